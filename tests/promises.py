@@ -89,11 +89,11 @@ S1:
     integration/worker/test_s1_many_streams.py
     integration/worker/test_s1_several_streams.py
     integration/lease/test_java_rows.py
-    unit/worker/supervision/gathering/test_streams.py
+    unit/worker/supervision/test_unread.py
     simulation/several
 S2:
     integration/worker/test_s1_trouble.py
-    unit/worker/supervision/gathering/test_streams.py
+    unit/worker/supervision/test_unread.py
 
 # Leases
 L1:
@@ -141,7 +141,7 @@ U3:
     unit/worker/lifecycle/shard/test_shard_view.py
     integration/worker/test_u3_lag.py
     integration/worker/test_u3_lost.py
-    unit/monitor/doctor/test_application.py
+    unit/monitor/doctor/test_application_checks.py
 threads: unit/worker/retrieval/test_step_pool.py
 memory:
     unit/worker/retrieval/test_memory.py
@@ -173,12 +173,12 @@ secrets:
     unit/stream/test_credentials.py
 fleet-events: spark/test_fleet.py
 fleet-streams:
-    unit/worker/supervision/gathering/test_streams.py
+    unit/worker/supervision/test_unread.py
     unit/fleet/test_executor_worker.py::test_streams_are_reported_when_they_change
 fleet-slots: unit/worker/supervision/test_roster.py
-fleet-strangers: unit/fleet/channel/test_pending.py
+fleet-strangers: unit/fleet/channel/test_entrance.py
 fleet-failures:
-    unit/worker/supervision/gathering/test_reports.py
+    unit/worker/supervision/test_gathered_reports.py
     unit/fleet/test_fleet.py
 tail-and-put:
     integration/cli/test_tail_and_put.py
@@ -198,7 +198,7 @@ fleet-end:
     unit/fleet/channel/test_driver_link.py
 fleet-secret:
     unit/fleet/channel/test_channel.py
-    unit/fleet/channel/test_tls.py
+    unit/fleet/channel/test_channel_tls.py
     unit/fleet/test_executor_worker.py
 
 # Options of queries
@@ -319,11 +319,11 @@ ParquetSink.max_bytes: unit/worker/sink/test_sink.py::test_a_sink_is_due_by_size
 ParquetSink.max_age: unit/worker/sink/test_sink.py::test_a_sink_is_due_by_the_age_of_its_oldest_row
 ParquetSink.filesystem: unit/worker/sink/test_sink.py::test_other_file_systems
 ParquetSink.compression: unit/worker/sink/test_sink.py::test_files_are_compressed_as_asked_for
-CloudWatchMetrics.namespace, CloudWatchMetrics.level, CloudWatchMetrics.shard_metrics, CloudWatchMetrics.worker_metrics, CloudWatchMetrics.own_metrics: unit/metrics/cloudwatch/test_names.py::test_what_is_published_is_what_the_options_say
+CloudWatchMetrics.namespace, CloudWatchMetrics.level, CloudWatchMetrics.shard_metrics, CloudWatchMetrics.worker_metrics, CloudWatchMetrics.own_metrics: unit/metrics/cloudwatch/test_data.py::test_what_is_published_is_what_the_options_say
 CloudWatchMetrics.region, CloudWatchMetrics.credentials, CloudWatchMetrics.endpoint: integration/worker/test_cloudwatch.py::test_region_and_credentials_are_the_applications_unless_others_are_given
-CloudWatchMetrics.flush_every: unit/metrics/cloudwatch/test_names.py::test_what_is_published_is_what_the_options_say
+CloudWatchMetrics.flush_every: unit/metrics/cloudwatch/test_data.py::test_what_is_published_is_what_the_options_say
 CloudWatchMetrics.max_series:
-    unit/metrics/cloudwatch/test_names.py::test_what_is_published_is_what_the_options_say
+    unit/metrics/cloudwatch/test_data.py::test_what_is_published_is_what_the_options_say
     unit/metrics/cloudwatch/test_publisher.py::test_an_outage_of_hours_holds_no_more_than_it_may
 StreamConfig.stream: unit/worker/test_options.py::test_a_streams_own_settings_go_before_the_applications
 StreamConfig.processor: integration/worker/test_s1_several_streams.py::test_the_processor_and_the_position_of_a_stream_are_its_own

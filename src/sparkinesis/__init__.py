@@ -133,7 +133,7 @@ _HOMES = {
     "ExtendedSequenceNumber": "lease.extended_sequence_number",
     "FanOutOptions": "worker.aws_options",
     "Fleet": "fleet.fleet",
-    "FleetOptions": "fleet.options",
+    "FleetOptions": "fleet.fleet_options",
     "FormerStreams": "worker.lifecycle.streams.stream_config",
     "LeaseTableOptions": "worker.aws_options",
     "LogContext": "worker.reporting.log_context",

@@ -1,4 +1,4 @@
-"""What the package shows of itself: its version, and decorators of its public names.
+"""The public face of the package: its version, and decorators of its public names.
 
 With the decorators, tracebacks and reprs show the name that a user imports.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.cli.options import errors_in_one_line
+from sparkinesis.cli.command_options import errors_in_one_line
 from sparkinesis.cli.running.log_lines import LogForm, log_handler
 from sparkinesis.errors import ShardNotFoundError, SparkinesisError, printable
 from sparkinesis.events import WorkerEnded
@@ -22,8 +22,8 @@ from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.terminal.printing import print_table, say
 from sparkinesis.terminal.view import ShardRow, View, summary_line
 from sparkinesis.ui import texts
-from sparkinesis.ui.look import PageSnapshot
 from sparkinesis.ui.reported import Reported
+from sparkinesis.ui.watcher import PageSnapshot
 from sparkinesis.worker.reporting.event_log import EventLog
 from sparkinesis.worker.reporting.log_context import LOG_FORMAT, LogContext
 from tests.answering import answering

@@ -23,8 +23,8 @@ from sparkinesis.lease.rules.taker import TakeSettings, plan_takes
 from sparkinesis.lease.table.rows import BrokenLease, read_row, read_rows
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
+from sparkinesis.monitor.application_snapshot import ApplicationSnapshot
 from sparkinesis.monitor.lease_report import top_object, top_view
-from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import WatchedTable, unread_hash_keys
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
@@ -165,7 +165,7 @@ def test_any_table_can_be_looked_at_and_decided_upon(table: list[dict[str, Any]]
     for one in scan.leases:
         assert one.checkpoint < ExtendedSequenceNumber("SHARD_END", 1) or one.is_finished
     watched = WatchedTable().after_scan(scan.leases, 1.0, scan.broken)
-    shown = SeenApplication.of(watched, {})
+    shown = ApplicationSnapshot.of(watched, {})
     told = top_view("t", "s", shown)
     assert len(told.messages) == len(scan.broken) + len(unread_hash_keys(watched))
     assert set(top_object("t", None, shown)["broken_leases"]) == {one.key for one in scan.broken}

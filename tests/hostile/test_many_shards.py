@@ -26,8 +26,8 @@ from sparkinesis.lease.shards.shard_syncer import ShardSyncer, ShardSyncSettings
 from sparkinesis.lease.shards.stream_leases import StreamLeases
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalKinesis
+from sparkinesis.monitor.application_snapshot import ApplicationSnapshot
 from sparkinesis.monitor.lease_report import top_view
-from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.source.offsets import to_json
 from sparkinesis.source.options.checked_options import stream_read_options
@@ -223,7 +223,7 @@ def test_the_view_of_thousands_of_shards_fits_and_is_made_in_no_time() -> None:
     ]
     watched = WatchedTable().after_scan(leases, 1.0).after_scan(leases, 2.0)
     began = time.process_time()
-    view = top_view("app", "summary", SeenApplication.of(watched, {}))
+    view = top_view("app", "summary", ApplicationSnapshot.of(watched, {}))
     out = io.StringIO()
     Console(file=out, width=120, height=40).print(render(view, 120, 40))
     assert time.process_time() - began < 10

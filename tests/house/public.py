@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import inspect
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -116,8 +117,8 @@ def _commands(name: str, command: Any) -> Iterator[str]:
 def metrics() -> Iterator[str]:
     """Yield each metric with its labels and its names in Prometheus, CloudWatch, OpenTelemetry."""
     systems = [
-        importlib.import_module(f"sparkinesis.metrics.{system}.names").names_of
-        for system in ("cloudwatch", "otel")
+        _first(f"sparkinesis.metrics.{system}.{home}" for home in homes).names_of
+        for system, homes in _HOMES_OF_NAMES.items()
     ]
     catalogue = importlib.import_module("sparkinesis.metrics.catalogue")
     for one in catalogue.CATALOGUE:
@@ -129,6 +130,15 @@ def metrics() -> Iterator[str]:
             for named in names_of(one):
                 operation = f" of {named.operation}" if named.operation else ""
                 yield f"metric {named.name}{operation}"
+
+
+_HOMES_OF_NAMES = {"cloudwatch": ("data", "names"), "otel": ("instruments", "names")}
+"""The modules that name metrics in a system: today's, and that of older checkouts."""
+
+
+def _first(names: Iterable[str]) -> Any:
+    """Return the first of some modules that this checkout has."""
+    return importlib.import_module(next(filter(importlib.util.find_spec, names)))
 
 
 def everything() -> list[str]:

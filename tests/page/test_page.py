@@ -11,7 +11,7 @@ import pytest
 
 from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
-from sparkinesis.ui.columns import CLOSED, UNREAD
+from sparkinesis.ui.page_columns import CLOSED, UNREAD
 from sparkinesis.ui.reported import WorkerUrls
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.command import call, objects, place_of

@@ -262,7 +262,7 @@ def nothing_is_left_to_clean_up(world: World) -> Iterator[str]:
         if key in listed:
             since += [began.get(child.id, float("inf")) for child in shard.children]
         else:
-            retention = world.producer.stream.retention_hours * 3600
+            retention = world.producer.stream.retention.hours * 3600
             since.append(((shard.closed_ms or 0) - ms(0.0)) / 1000 + retention)
         if max(since) + patience < world.leaving_at:
             yield f"{key} is finished, and its lease is not needed since {max(since):.3f}"

@@ -49,7 +49,7 @@ _EXPORTERS = "Simulated workers have no exporters, but metrics in memory."
 
 _COMMANDS = "The commands tail and put are no part of a simulated world."
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("fleet/channel/control_server.py", "selectors"): _FLEET,
+    ("fleet/channel/entrance.py", "selectors"): _FLEET,
     ("stream/fan_out/socket_watch.py", "selectors"): (
         "Simulated worlds have connections without sockets, and a watch of their own."
     ),
@@ -62,7 +62,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
                 "worker/supervision/processes/worker_process.py",
                 "multiprocessing.connection.Connection",
             ),
-            ("worker/supervision/processes/process_launcher.py", "multiprocessing"),
             ("worker/supervision/processes/process_launcher.py", "multiprocessing"),
             (
                 "worker/supervision/processes/process_launcher.py",
@@ -126,7 +125,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
         ),
         _ERROR,
     ),
-    ("ui/server.py", "asyncio"): "No page looks at a simulated world.",
+    ("ui/page_server.py", "asyncio"): "No page looks at a simulated world.",
     **{
         ("stream/putting.py", name): (
             "Simulated producers and dead-letter targets put records without a Putter."

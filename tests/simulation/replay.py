@@ -324,7 +324,7 @@ class Replay:
         asked = [at for at in self._asked_for_oldest.get(entry.shard, []) if at <= reader.entry.at]
         if asked and had_expired(self._world, arrival_ms, asked[-1]):
             return False
-        hours = self._world.producer.stream.retention_hours
+        hours = self._world.producer.stream.retention.hours
         is_kept_now = arrival_ms >= ms(entry.at) - hours * 3_600_000
         return reader.at_record or reader.has_begun or not is_kept_now
 

@@ -116,7 +116,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         },
         "supervision": {"lifecycle", "reporting"},
     },
-    "worker/supervision": {"gathering": set(), "processes": set()},
+    "worker/supervision": {"processes": set()},
     "worker/lifecycle": {"streams": set(), "shard": set()},
     "monitor": {"doctor": set()},
     "fleet": {"channel": set()},
@@ -150,7 +150,7 @@ MOST_LAYERS = 20
 """The same for ``sparkinesis`` itself: the layers, the modules below them all, and public pages."""
 
 IMPORT_PYSPARK = ("source/", "fleet/", "functions.py", "testing/sandbox.py")
-NAME_PYSPARK = ("application.py", "__init__.py", "testing/sandbox.py")
+NAME_PYSPARK = ("application.py", "__init__.py")
 """Modules that import pyspark's types for type checkers only."""
 
 COMPUTE_NAMES = ("__init__.py", *PAGES, "cli/running/loading.py")

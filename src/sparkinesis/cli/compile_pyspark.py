@@ -20,7 +20,7 @@ from typing import Annotated
 
 import typer
 
-from sparkinesis.cli.options import errors_in_one_line
+from sparkinesis.cli.command_options import errors_in_one_line
 from sparkinesis.errors import OptionError
 
 _BYTECODE = ".pyc"

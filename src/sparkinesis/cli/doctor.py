@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from sparkinesis.cli.line import stream_names
-from sparkinesis.cli.options import (
+from sparkinesis.cli.command_options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
@@ -17,6 +16,7 @@ from sparkinesis.cli.options import (
     errors_in_one_line,
     print_objects,
 )
+from sparkinesis.cli.line import stream_names
 from sparkinesis.stream.address import (
     CredentialSource,
     check_place,

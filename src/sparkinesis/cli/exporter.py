@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sparkinesis.cli.options import (
+from sparkinesis.cli.command_options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
@@ -47,7 +47,7 @@ def exporter(
     from sparkinesis.metrics.health.http_address import parse_address  # noqa: PLC0415
     from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415
     from sparkinesis.metrics.prometheus import require_prometheus_client  # noqa: PLC0415
-    from sparkinesis.monitor.exporter import Exporter  # noqa: PLC0415
+    from sparkinesis.monitor.metrics_exporter import Exporter  # noqa: PLC0415
     from sparkinesis.worker.lifecycle.signals import handling  # noqa: PLC0415
 
     over = threading.Event()

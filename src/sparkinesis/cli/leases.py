@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from sparkinesis.cli.options import (
+from sparkinesis.cli.command_options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
@@ -19,7 +19,8 @@ from sparkinesis.cli.options import (
     errors_in_one_line,
     print_objects,
 )
-from sparkinesis.monitor.chosen_streams import ChosenStreams
+from sparkinesis.monitor.application_snapshot import ApplicationSnapshot, LeaseSnapshot
+from sparkinesis.monitor.chosen_streams import ChosenStreams, stream_lines
 from sparkinesis.monitor.lease_report import (
     broken_lease_lines,
     checkpoint_object,
@@ -28,8 +29,6 @@ from sparkinesis.monitor.lease_report import (
     lease_rows,
     top_view,
 )
-from sparkinesis.monitor.seen import SeenApplication, SeenLease
-from sparkinesis.monitor.streams import stream_lines
 from sparkinesis.stream.address import CredentialSource
 from sparkinesis.terminal.printing import counted, print_table, say
 from sparkinesis.terminal.view import figures
@@ -75,12 +74,12 @@ def leases(
     assert lag_streams is not None
     with _progress(f"Reading the lag of {app} ..."), LagWatch(lag_streams) as lags:
         lags.ask_for(whole.of(wanted).leases)
-        seen = SeenApplication.of(whole, lags.known(None), wanted)
+        snapshot = ApplicationSnapshot.of(whole, lags.known(None), wanted)
     if as_json:
-        print_objects(_object(one, seen) for one in seen.leases)
+        print_objects(_object(one, snapshot) for one in snapshot.leases)
     else:
-        _show(seen)
-    for line in broken_lease_lines(seen.watched):
+        _show(snapshot)
+    for line in broken_lease_lines(snapshot.watched):
         say(line, to_stderr=True)
 
 
@@ -89,33 +88,33 @@ def _progress(what: str) -> Any:
     return console.status(what) if sys.stderr.isatty() else nullcontext()
 
 
-def _object(one: SeenLease, seen: SeenApplication) -> dict[str, Any]:
+def _object(one: LeaseSnapshot, snapshot: ApplicationSnapshot) -> dict[str, Any]:
     lease = one.lease
     found = {
-        **lease_object(one, seen.watched),
+        **lease_object(one, snapshot.watched),
         "pending_checkpoint": lease.pending and checkpoint_object(lease.pending.at, None),
-        "watched_seconds": round(seen.watched.seconds, 1),
+        "watched_seconds": round(snapshot.watched.seconds, 1),
         "counter": lease.counter,
         "owner_switches_since_checkpoint": lease.owner_switches,
         "parents": list(lease.parent_ids),
         "children": list(lease.child_ids),
     }
     if lease.stream is not None:
-        newer = seen.replaced.get(lease.stream)
-        found["stream_is_read"] = lease.stream not in seen.unread_streams
+        newer = snapshot.replaced.get(lease.stream)
+        found["stream_is_read"] = lease.stream not in snapshot.unread_streams
         found["made_anew_as"] = str(newer) if newer else None
     return found
 
 
-def _show(seen: SeenApplication) -> None:
-    if not seen.leases:
+def _show(snapshot: ApplicationSnapshot) -> None:
+    if not snapshot.leases:
         say("The lease table has no leases.")
     else:
-        print_table(lease_rows(seen))
-        if seen.names:
-            totals = figures(top_view("", "", seen))
+        print_table(lease_rows(snapshot))
+        if snapshot.names:
+            totals = figures(top_view("", "", snapshot))
             say()
-            say(", ".join([counted(len(seen.names), "stream"), *totals]))
-    notes = stream_lines(seen.names, seen.replaced, seen.unread_streams)
-    for line in (*lag_error_lines(seen.lags), *notes):
+            say(", ".join([counted(len(snapshot.names), "stream"), *totals]))
+    notes = stream_lines(snapshot.names, snapshot.replaced, snapshot.unread_streams)
+    for line in (*lag_error_lines(snapshot.lags), *notes):
         say(line, to_stderr=True)

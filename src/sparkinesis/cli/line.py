@@ -81,7 +81,7 @@ def _pages(
 
 
 def _within(seconds: float, pages: Callable[[], Iterable[Sequence[str]]]) -> list[str]:
-    """Return what the pages hold that arrive within so many seconds."""
+    """Return the contents of the pages that arrive within some seconds."""
     names: list[str] = []
 
     def gather() -> None:
@@ -98,7 +98,7 @@ def _within(seconds: float, pages: Callable[[], Iterable[Sequence[str]]]) -> lis
 def _join_words_of_bash() -> None:
     """Put together the words of the command line that bash has split at colons and equal signs.
 
-    Bash passes its words in the environment, and so does typer read them.
+    Bash passes its words in the environment, from which typer reads them.
     """
     if "COMP_WORDS" in os.environ:
         words, at = os.environ["COMP_WORDS"].split("\n"), int(os.environ.get("COMP_CWORD", "0"))

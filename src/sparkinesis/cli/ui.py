@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sparkinesis.cli.options import (
+from sparkinesis.cli.command_options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,

@@ -53,8 +53,8 @@ class Lag:
     why: str = ""
     """The reason why the lag is unknown; empty if there is no error."""
     lost: str = ""
-    """What has expired unread behind the checkpoint, as a sentence; then ``why`` is `EXPIRED`, and
-    the lag is that of the checkpoint, as if nothing were lost."""
+    """The records that have expired unread behind the checkpoint, as a sentence; then ``why`` is
+    `EXPIRED`, and the lag is that of the checkpoint, as if nothing were lost."""
 
 
 def watch_table(
@@ -147,16 +147,16 @@ def lag_of(client: StreamClient, lease: Lease) -> Lag:
 
 
 def _known_until(lease: Lease) -> int:
-    """Return up to when a lease's row says that all is read (epoch ms); 0: it does not say."""
+    """Return the epoch ms up to which all is read, by the lease's row; 0: it does not say."""
     known = lease.known if isinstance(lease.known, AfterRecord) else None
     return 0 if known is None else max(known.arrived_ms or 0, known.clear_until or 0)
 
 
 def _loss(client: StreamClient, lease: Lease, fetched: Fetched) -> str:
-    """Return what is lost behind a checkpoint whose own record is gone; "" if nothing is known to.
+    """Return the loss behind a checkpoint whose own record is gone; "" if no loss is known.
 
     By the rule of the worker that resumes there. A row without times, such as a KCL's, does not
-    tell whether a record came since. Raises the errors of `StreamClient.describe`.
+    say whether a record came since. Raises the errors of `StreamClient.describe`.
     """
     position = lease.position()
     until_ms = _known_until(lease)

@@ -9,11 +9,11 @@ from typing import Any
 
 from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.monitor.application_snapshot import ApplicationSnapshot
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lag_watch import LAG_EVERY, LagWatch
 from sparkinesis.monitor.lags import Lag
 from sparkinesis.monitor.lease_report import top_object, top_view
-from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import QUIET, WatchedTable
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
@@ -53,7 +53,7 @@ class LeaseMonitor:
         interval: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.seen = SeenApplication.of(WatchedTable(), {})
+        self.seen = ApplicationSnapshot.of(WatchedTable(), {})
         """The application as of the last scan; empty before it."""
         self.trouble: str | None = None
         """The error of the last scan, if it failed."""
@@ -80,7 +80,7 @@ class LeaseMonitor:
             self._lags = self._lag_watch.known(timeout)
         finally:
             quiet = max(QUIET, 3 * self._pause)
-            self.seen = SeenApplication.of(self._watched, self._lags, self._wanted, quiet)
+            self.seen = ApplicationSnapshot.of(self._watched, self._lags, self._wanted, quiet)
         return has_scanned
 
     def _scan_table(self) -> bool:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sparkinesis.lease.extended_sequence_number import AT_TIMESTAMP, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.seen import SeenApplication, SeenLease, Totals
-from sparkinesis.monitor.streams import stream_lines
+from sparkinesis.monitor.application_snapshot import ApplicationSnapshot, LeaseSnapshot, Totals
+from sparkinesis.monitor.chosen_streams import stream_lines
 from sparkinesis.monitor.watched import (
     AT_SHARD_END,
     SHORT_REASONS,
@@ -59,48 +59,52 @@ def reset_texts(move: LeaseReset) -> tuple[str, str]:
     return before, checkpoint_text(move.at, move.timestamp_ms)
 
 
-def lease_object(seen: SeenLease, watched: WatchedTable) -> dict[str, Any]:
+def lease_object(snapshot: LeaseSnapshot, watched: WatchedTable) -> dict[str, Any]:
     """Return the JSON object of a lease; each command adds keys of its own."""
-    lease, unread, ago = seen.lease, seen.unread_for, watched.renewed_ago(seen.lease.key)
+    lease, unread, ago = (
+        snapshot.lease,
+        snapshot.unread_for,
+        watched.renewed_ago(snapshot.lease.key),
+    )
     return {
         "lease": lease.key,
         "stream": lease.stream.name if lease.stream else None,
         "identifier": str(lease.stream) if lease.stream else None,
         "shard": lease.shard_id,
-        "state": seen.state.value,
+        "state": snapshot.state.value,
         "owner": lease.actual_owner,
         "handed_over_to": lease.owner if lease.checkpoint_owner else None,
         "stopped_by": list(lease.stopped_by),
         "checkpoint": checkpoint_object(lease.checkpoint, lease.timestamp_ms),
-        "millis_behind_latest": seen.millis_behind,
-        "lag_unknown_because": (seen.lag and seen.lag.why) or None,
-        "lost_unread": (seen.lag and seen.lag.lost) or None,
+        "millis_behind_latest": snapshot.millis_behind,
+        "lag_unknown_because": (snapshot.lag and snapshot.lag.why) or None,
+        "lost_unread": (snapshot.lag and snapshot.lag.lost) or None,
         "renewed_seconds_ago": None if ago is None else round(ago, 1),
         "unread_for_seconds": None if unread is None else round(unread, 1),
     }
 
 
-def lease_rows(seen: SeenApplication) -> list[dict[str, str]]:
+def lease_rows(snapshot: ApplicationSnapshot) -> list[dict[str, str]]:
     """Return the row of each lease for `print_table`.
 
     A column that few tables need is there only if a lease has a value for it.
     """
-    leases = seen.watched.leases
+    leases = snapshot.watched.leases
     has_rates = any(lease.throughput_kbps is not None for lease in leases)
     has_switches = any(lease.owner_switches for lease in leases)
     has_pending = any(lease.pending for lease in leases)
     rows = []
-    for one in seen.leases:
+    for one in snapshot.leases:
         lease, why = one.lease, one.lag.why if one.lag else ""
         is_handed_over = one.state is LeaseState.HANDED_OVER
-        row = {"stream": one.stream or "-"} if seen.names else {}
+        row = {"stream": one.stream or "-"} if snapshot.names else {}
         row |= {
             "shard": lease.shard_id,
             "owner": lease.actual_owner or "-",
             "state": f"handed over to {lease.owner}" if is_handed_over else one.state.value,
             "checkpoint": short_checkpoint(lease.checkpoint),
             "behind": _short_reason(why, "unknown") if why else behind(one.millis_behind),
-            "renewed": _renewed(lease, seen.watched),
+            "renewed": _renewed(lease, snapshot.watched),
         }
         if has_rates:
             row["KB/s"] = rate_text(one.rate)
@@ -144,105 +148,111 @@ def lag_error_lines(lags: Mapping[str, Lag]) -> list[str]:
     return every[:_MOST_REASONS] + more
 
 
-def top_view(title: str, summary: str, seen: SeenApplication, messages: Sequence[str] = ()) -> View:
+def top_view(
+    title: str, summary: str, snapshot: ApplicationSnapshot, messages: Sequence[str] = ()
+) -> View:
     """Return the view of an application."""
-    holes = list(_hole_lines(seen))
+    holes = list(_hole_lines(snapshot))
     said = (
         *messages,
         *holes,
-        *stream_lines(seen.names, seen.replaced, seen.unread_streams),
-        *broken_lease_lines(seen.watched),
-        *lag_error_lines(seen.lags),
+        *stream_lines(snapshot.names, snapshot.replaced, snapshot.unread_streams),
+        *broken_lease_lines(snapshot.watched),
+        *lag_error_lines(snapshot.lags),
     )
-    owners = tuple(_owner(owner, leases, seen.quiet) for owner, leases in seen.owners.items())
+    owners = tuple(
+        _owner(owner, leases, snapshot.quiet) for owner, leases in snapshot.owners.items()
+    )
     streams = []
-    for stream, leases in seen.streams.items():
-        note = "not read" if stream in seen.unread_streams else ""
-        if stream in seen.replaced:
+    for stream, leases in snapshot.streams.items():
+        note = "not read" if stream in snapshot.unread_streams else ""
+        if stream in snapshot.replaced:
             note = "made anew since"
-        streams.append(GroupRow(seen.names[stream], *Totals.of(leases), note, bool(note)))
-    shards = tuple(map(_shard, seen.leases))
+        streams.append(GroupRow(snapshot.names[stream], *Totals.of(leases), note, bool(note)))
+    shards = tuple(map(_shard, snapshot.leases))
     return View(title, summary, "KB/s", owners, shards, said, bool(holes), tuple(streams))
 
 
-def _hole_lines(seen: SeenApplication) -> Iterator[str]:
-    for stream, hole in unread_hash_keys(seen.watched).items():
-        if stream not in seen.replaced:
+def _hole_lines(snapshot: ApplicationSnapshot) -> Iterator[str]:
+    for stream, hole in unread_hash_keys(snapshot.watched).items():
+        if stream not in snapshot.replaced:
             yield (
                 f"No unfinished lease covers the hash keys {hole.first} to {hole.last}"
-                f"{f' of {seen.names[stream]}' if stream else ''}: their records wait until a "
+                f"{f' of {snapshot.names[stream]}' if stream else ''}: their records wait until a "
                 "worker creates the missing leases."
             )
 
 
-def _owner(owner: str, leases: Sequence[SeenLease], quiet: float) -> GroupRow:
+def _owner(owner: str, leases: Sequence[LeaseSnapshot], quiet: float) -> GroupRow:
     silence = _silence(leases)
     note = f"not renewed for {silence:.0f} s" if silence >= quiet else ""
     return GroupRow(owner, *Totals.of(leases), note, bool(note))
 
 
-def _silence(leases: Sequence[SeenLease]) -> float:
+def _silence(leases: Sequence[LeaseSnapshot]) -> float:
     """Seconds since the last renewal of an owner, as far back as the table was watched."""
     return min(one.still_for for one in leases)
 
 
-def _shard(seen: SeenLease) -> ShardRow:
-    lease, why = seen.lease, seen.lag.why if seen.lag else ""
+def _shard(snapshot: LeaseSnapshot) -> ShardRow:
+    lease, why = snapshot.lease, snapshot.lag.why if snapshot.lag else ""
     notes = [
-        f"to {lease.owner}" if seen.state is LeaseState.HANDED_OVER else "",
-        f"unread for {seen.unread_for:.0f} s" if seen.unread_for else "",
+        f"to {lease.owner}" if snapshot.state is LeaseState.HANDED_OVER else "",
+        f"unread for {snapshot.unread_for:.0f} s" if snapshot.unread_for else "",
         _short_reason(why, "lag unknown") if why else "",
         f"at {short_checkpoint(lease.checkpoint)}",
     ]
     return ShardRow(
         lease.key,
         lease.actual_owner,
-        seen.state.value,
-        seen.millis_behind,
-        seen.rate,
+        snapshot.state.value,
+        snapshot.millis_behind,
+        snapshot.rate,
         ", ".join(note for note in notes if note),
         # The shard is done; its children are read as soon as they have leases.
         is_amiss=bool(why) and why != AT_SHARD_END,
-        stream=seen.stream,
+        stream=snapshot.stream,
     )
 
 
-def top_object(application: str, stream: str | None, seen: SeenApplication) -> dict[str, Any]:
-    """Return the same as an object for JSON, with full names and numbers."""
+def top_object(
+    application: str, stream: str | None, snapshot: ApplicationSnapshot
+) -> dict[str, Any]:
+    """Return the view as an object for JSON, with full names and numbers."""
     return {
         "application": application,
         "stream": stream,
-        "watched_seconds": round(seen.watched.seconds, 1),
+        "watched_seconds": round(snapshot.watched.seconds, 1),
         "owners": [
             {
                 "owner": owner,
                 **_totals(leases),
                 "still_for_seconds": round(_silence(leases), 1),
             }
-            for owner, leases in seen.owners.items()
+            for owner, leases in snapshot.owners.items()
         ],
         "streams": [
             {
                 "stream": one.name,
                 "identifier": str(one),
                 **_totals(leases),
-                "is_read": one not in seen.unread_streams,
-                "made_anew_as": str(seen.replaced[one]) if one in seen.replaced else None,
+                "is_read": one not in snapshot.unread_streams,
+                "made_anew_as": str(snapshot.replaced[one]) if one in snapshot.replaced else None,
             }
-            for one, leases in seen.streams.items()
+            for one, leases in snapshot.streams.items()
         ],
         "shards": [
-            {**lease_object(one, seen.watched), "kilobytes_per_second": one.rate}
-            for one in seen.leases
+            {**lease_object(one, snapshot.watched), "kilobytes_per_second": one.rate}
+            for one in snapshot.leases
         ],
         "unread_hash_keys": {
             str(one or stream or ""): [str(hole.first), str(hole.last)]
-            for one, hole in unread_hash_keys(seen.watched).items()
+            for one, hole in unread_hash_keys(snapshot.watched).items()
         },
-        "broken_leases": {row.key: row.why for row in seen.watched.broken},
+        "broken_leases": {row.key: row.why for row in snapshot.watched.broken},
     }
 
 
-def _totals(leases: Sequence[SeenLease]) -> dict[str, Any]:
+def _totals(leases: Sequence[LeaseSnapshot]) -> dict[str, Any]:
     names = ("shards", "millis_behind_latest", "kilobytes_per_second")
     return dict(zip(names, Totals.of(leases), strict=True))

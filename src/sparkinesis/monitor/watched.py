@@ -142,7 +142,7 @@ def counted_lag(measured: int | None, unread_seconds: float | None) -> int | Non
     """Return a lag in milliseconds that is at least the time for which the shard was not read.
 
     measured: the lag of the checkpoint; None if unknown. unread_seconds: None for a shard that a
-    live worker reads; 0 at the first look, which says nothing.
+    live worker reads; 0 at the first scan, which says nothing.
     """
     if not unread_seconds:
         return measured

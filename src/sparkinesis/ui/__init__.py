@@ -1,11 +1,11 @@
-"""The live page: a stream's shards, who reads them, and how far behind they are.
+"""The live page: a stream's shards, the workers that read them, and their lag.
 
 `sparkinesis ui APP --stream S` serves it for an application, ``serve(fleet)`` for a fleet. It needs
 the extra ``ui``.
 
-`serving` starts it. `watcher` reads the application in a thread and makes each `look`, with what
-workers report (`reported`). `columns` and `texts` make it ready to draw, `page` draws, `server`
-serves; `orders` carries out an operator's orders.
+`serving` starts it. `watcher` takes snapshots of the application in a thread, with what workers
+report (`reported`). `page_columns` and `texts` make them ready to draw, `browser_page` draws,
+`page_server` serves; `orders` carries out an operator's orders.
 """
 
 from sparkinesis.ui.serving import LivePage, serve

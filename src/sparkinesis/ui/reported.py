@@ -28,7 +28,7 @@ _NOTHING: Mapping[str, float] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What all workers that were asked say at one moment."""
+    """The reports of all workers that were asked, at one moment."""
 
     worker_rates: Mapping[str, float | None] = field(default_factory=lambda: _NOTHING)
     """Records per second by worker id; None if not known yet."""
@@ -45,7 +45,7 @@ NOTHING_REPORTED = Reported()
 
 
 def of_fleet(status: FleetStatus) -> Reported:
-    """Return what a fleet's driver knows of its workers."""
+    """Return the reports of a fleet's workers, which its driver has."""
     messages = [f"The fleet has failed: {status.error}"] if status.error else []
     if status.waiting:
         messages.append(f"{status.waiting} of {status.wanted} workers wait for Spark to start.")
@@ -110,18 +110,18 @@ def shard_rates(
 
 @dataclass(frozen=True, slots=True)
 class StatusReply:
-    """What became of asking one worker."""
+    """The answer of one worker, or its error."""
 
     url: str
     says: _WorkerSays | None
     """None: it did not answer."""
     rates: Mapping[str, float] | None = None
-    """Records per second by lease key; None as long as it has answered once only."""
+    """Records per second by lease key; None until its second answer."""
     error: str = ""
 
 
 def of_answers(answers: Iterable[StatusReply]) -> Reported:
-    """Return what workers said that were asked one by one."""
+    """Return the reports of workers that were asked one by one."""
     workers: dict[str, float | None] = {}
     shards: dict[str, float] = {}
     notes: dict[str, str] = {}
@@ -177,7 +177,7 @@ class WorkerUrls:
         self._before: dict[str, tuple[float, dict[str, int]]] = {}
 
     def ask(self) -> Reported:
-        """Ask all workers at once. Raises nothing: `Reported.messages` says who did not answer."""
+        """Ask all workers at once. Raises nothing: `Reported.messages` says which fail."""
         if not self._urls:
             return of_answers(())
         with ThreadPoolExecutor(min(_AT_ONCE, len(self._urls)), "ask-worker") as pool:

@@ -26,12 +26,12 @@ class LivePage:
 
     def __init__(self, url: str, stack: ExitStack) -> None:
         self.url = url
-        """The page's address. Its end is a token, without which the page can be read only: whoever
-        has it may move the application."""
+        """The page's address. Its end is a token. With the token, a browser may move
+        the application; without it, the page can only be read."""
         self._stack = stack
 
     def close(self) -> None:
-        """Stop looking at the application, and serving."""
+        """Stop watching the application, and serving."""
         self._stack.close()
 
     def __enter__(self) -> LivePage:
@@ -49,10 +49,10 @@ def serve(fleet: Fleet, *, port: int = PORT, interval: float = 2.0) -> LivePage:
 
     Returns once the page is served, which takes the first worker of a new application to make the
     lease table; print its ``url``. port: 0 for any that is free. interval:
-    seconds between two looks.
+    seconds between two snapshots.
 
     Raises `OptionError` for a port that is taken, or if the extra ``ui`` is not installed, and the
-    errors of the first look, such as `AccessDeniedError`.
+    errors of the first snapshot, such as `AccessDeniedError`.
     """
     from sparkinesis.ui.reported import of_fleet  # noqa: PLC0415 - as the page is
 
@@ -99,9 +99,9 @@ def serve_table(
     require_bokeh()
     # Bokeh takes a second to import.
     from sparkinesis.monitor.lease_monitor import watching  # noqa: PLC0415
+    from sparkinesis.ui.browser_page import open_page  # noqa: PLC0415
     from sparkinesis.ui.orders import Orders  # noqa: PLC0415
-    from sparkinesis.ui.page import open_page  # noqa: PLC0415
-    from sparkinesis.ui.server import PageServer  # noqa: PLC0415
+    from sparkinesis.ui.page_server import PageServer  # noqa: PLC0415
     from sparkinesis.ui.watcher import Watcher  # noqa: PLC0415
 
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""A look as HTML: its heading, its messages, and the failures. Pure.
+"""A snapshot as HTML: its heading, its messages, and the failures. Pure.
 
 Everything that comes from a table, a stream or a worker is escaped: it may hold any text.
 """
@@ -12,28 +12,28 @@ from sparkinesis.errors import printable
 from sparkinesis.status import Failure
 from sparkinesis.terminal.printing import counted
 from sparkinesis.terminal.view import behind, lateness, rate_text, total
-from sparkinesis.ui.look import PageSnapshot
+from sparkinesis.ui.watcher import PageSnapshot
 
 _MOST_MESSAGES = 12
 _MOST_FAILURES = 30
 
 
-def heading(look: PageSnapshot) -> str:
+def heading(snapshot: PageSnapshot) -> str:
     """Return the title, and the figures as cards."""
-    view = look.view
+    view = snapshot.view
     number, _, kind = counted(len(view.shards), "shard").partition(" ")
     owners, _, owner_kind = counted(len(view.owners), "owner").partition(" ")
     lag = view.shown_lag
     behind_text = "behind at least" if view.is_partial else "behind"
-    records = total(look.reported.worker_rates.values())
-    failures = sum(one.count for one in look.reported.failures)
+    records = total(snapshot.reported.worker_rates.values())
+    failures = sum(one.count for one in snapshot.reported.failures)
     cards = [
         (number, f"{kind}: {view.states}" if view.shards else kind, ""),
         (owners, owner_kind, ""),
         (behind(lag), "lag unknown" if lag is None else behind_text, lateness(lag)),
         (rate_text(view.rate), "rate unknown" if view.rate is None else "KB/s", ""),
     ]
-    if look.reported.worker_rates:
+    if snapshot.reported.worker_rates:
         cards.append((rate_text(records), "records/s", ""))
         cards.append((str(failures), "failures", "very-late" if failures else ""))
     boxes = "".join(
@@ -42,7 +42,7 @@ def heading(look: PageSnapshot) -> str:
     )
     return (
         f'<h1>{_shown(view.title)}</h1><p class="summary">{_shown(view.summary)}; '
-        f"looked at {clock_text(look.at)} UTC</p>"
+        f"looked at {clock_text(snapshot.at)} UTC</p>"
         f'<div class="cards">{boxes}</div>'
     )
 
@@ -57,20 +57,20 @@ def clock_text(at: float) -> str:
     return datetime.fromtimestamp(at, timezone.utc).strftime("%H:%M:%S")
 
 
-def messages(look: PageSnapshot) -> str:
+def messages(snapshot: PageSnapshot) -> str:
     """Return what an operator should know, most important first; empty if there is nothing."""
-    every = [*look.view.messages, *look.reported.messages]
+    every = [*snapshot.view.messages, *snapshot.reported.messages]
     said = [f"<li>{_shown(one)}</li>" for one in every[:_MOST_MESSAGES]]
     if len(every) > _MOST_MESSAGES:
         said.append(f"<li>and {len(every) - _MOST_MESSAGES} more</li>")
     return f'<ul class="messages">{"".join(said)}</ul>' if said else ""
 
 
-def failures(look: PageSnapshot) -> str:
+def failures(snapshot: PageSnapshot) -> str:
     """Return the failures that workers report, the latest first, each with its traceback."""
-    every = look.reported.failures
+    every = snapshot.reported.failures
     if not every:
-        is_asked = bool(look.reported.worker_rates)
+        is_asked = bool(snapshot.reported.worker_rates)
         text = "None." if is_asked else "Shown with a fleet, or with --worker."
         return f'<p class="none">{text}</p>'
     shown = list(reversed(every))[:_MOST_FAILURES]
@@ -79,7 +79,7 @@ def failures(look: PageSnapshot) -> str:
 
 def _since(one: Failure) -> str:
     if not one.last_ms:
-        return ""  # a worker of an earlier version told it
+        return ""  # reported by a worker of an earlier version
     return f" ({clock_text(one.first_ms / 1000)} to {clock_text(one.last_ms / 1000)})"
 
 

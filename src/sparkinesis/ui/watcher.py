@@ -1,4 +1,4 @@
-"""Looks at an application in a thread of its own, for all browsers that show it."""
+"""Takes snapshots of an application in a thread of its own, for all browsers that show it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,71 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from sparkinesis.errors import SparkinesisError
+from sparkinesis.monitor.chosen_streams import shown_names
 from sparkinesis.monitor.lease_monitor import LeaseMonitor
+from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.shard import Shard
 from sparkinesis.terminal.view import View, total
-from sparkinesis.ui.look import ChartPoint, PageSnapshot, with_point
-from sparkinesis.ui.reported import Reported
+from sparkinesis.ui.reported import NOTHING_REPORTED, Reported
+
+_KEPT_FOR = 3600.0
+"""Seconds for which points are kept."""
+_MOST_POINTS = 7200
+"""The most points that are kept, whatever the interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPoint:
+    """A point of the charts: the application at one moment."""
+
+    at: float
+    """Seconds since the epoch."""
+    lag_ms: int | None
+    """The largest lag; None if no lag is known."""
+    kilobytes_per_second: float | None
+    """By the lease table; None if no owner stores its rate."""
+    records_per_second: float | None
+    """By the workers; None if none of them is asked."""
+
+
+def with_point(before: Sequence[ChartPoint], point: ChartPoint) -> tuple[ChartPoint, ...]:
+    """Return the points of the last hour with another one."""
+    # If the clock was set back, the points before are at no known time.
+    is_back = bool(before) and point.at < before[-1].at
+    kept = [] if is_back else [one for one in before if one.at >= point.at - _KEPT_FOR]
+    return (*kept, point)[-_MOST_POINTS:]
+
+
+@dataclass(frozen=True, slots=True)
+class PageSnapshot:
+    """An application at one moment, by its table, its streams and its workers."""
+
+    number: int
+    """Greater than those of earlier snapshots."""
+    at: float
+    """Seconds since the epoch."""
+    view: View
+    """As `sparkinesis top` shows it."""
+    table: WatchedTable = field(default_factory=WatchedTable)
+    listed: Mapping[StreamIdentifier | None, tuple[Shard, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """The shards that the service lists, of the streams whose maps are shown."""
+    reported: Reported = NOTHING_REPORTED
+    history: tuple[ChartPoint, ...] = ()
+
+    @property
+    def stream_names(self) -> dict[str, StreamIdentifier | None]:
+        """The streams by their names for people; ``""`` is the only one of an application."""
+        names = shown_names(self.table.streams)
+        return {name: one for one, name in names.items()} or {"": None}
+
 
 _log = logging.getLogger(__name__)
 
@@ -28,9 +83,9 @@ _SHOWN_FOR = 30.0
 
 
 class Watcher:
-    """Looks at an application at an interval; a context manager.
+    """Takes snapshots of an application at an interval; a context manager.
 
-    Any thread may read `look` and call `show_map_of`. ``report``: asks the workers.
+    Any thread may read `snapshot` and call `show_map_of`. ``report``: asks the workers.
     """
 
     def __init__(
@@ -52,12 +107,12 @@ class Watcher:
         self._listed_at: dict[StreamIdentifier | None, float] = {}
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ui-watcher", daemon=True)
-        self.look = PageSnapshot(0, wall_clock(), View("", "", "KB/s"))
-        """The latest."""
+        self.snapshot = PageSnapshot(0, wall_clock(), View("", "", "KB/s"))
+        """The latest one."""
 
     def __enter__(self) -> Watcher:
-        """Take the first look. Raises the errors of `LeaseMonitor.refresh`."""
-        self._look(first=True)
+        """Take the first snapshot. Raises the errors of `LeaseMonitor.refresh`."""
+        self._take_snapshot(first=True)
         self._thread.start()
         return self
 
@@ -67,17 +122,17 @@ class Watcher:
             self._thread.join(10.0)
 
     def show_map_of(self, stream: StreamIdentifier | None) -> None:
-        """List the stream's shards for a while; a page calls this as long as it shows the map."""
+        """List the stream's shards for a while; pages that show the map keep calling."""
         self._shown_at[stream] = self._clock()
 
     def _run(self) -> None:
         while not self._is_over.wait(self._interval):
             try:
-                self._look()
+                self._take_snapshot()
             except Exception:  # noqa: BLE001 - a page that stands still would be worse
                 _log.exception("The page could not look at the application. It tries again.")
 
-    def _look(self, *, first: bool = False) -> None:
+    def _take_snapshot(self, *, first: bool = False) -> None:
         problems: tuple[str, ...] = ()
         try:
             self._monitor.refresh()
@@ -93,14 +148,14 @@ class Watcher:
         point = ChartPoint(
             now, view.millis_behind, view.rate, total(reported.worker_rates.values())
         )
-        self.look = PageSnapshot(
-            self.look.number + 1,
+        self.snapshot = PageSnapshot(
+            self.snapshot.number + 1,
             now,
             view,
             self._monitor.seen.watched,
             dict(self._listed),
             reported,
-            with_point(self.look.history, point),
+            with_point(self.snapshot.history, point),
         )
 
     def _list_shards(self) -> tuple[str, ...]:

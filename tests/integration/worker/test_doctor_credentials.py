@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sparkinesis.local import LocalServer
+from sparkinesis.monitor.doctor.examination import credentials, region
 from sparkinesis.monitor.doctor.judge import State
-from sparkinesis.monitor.doctor.machine import credentials, region
 from sparkinesis.stream.address import StreamAddress
 from tests.answering import answering
 

@@ -14,7 +14,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.table import requests
 from sparkinesis.local.faults import Fault
 from sparkinesis.metrics.catalogue import APPLICATION_LAG, LAG, PAGE_LAG, STANDING_AGE
-from sparkinesis.monitor.doctor import application, judge
+from sparkinesis.monitor.doctor import application_checks, judge
 from sparkinesis.monitor.doctor.judge import State
 from sparkinesis.status import ShardStatus
 from sparkinesis.stream.address import StreamAddress
@@ -163,7 +163,7 @@ def test_a_shard_that_cannot_be_read_is_told_too(
 def test_the_doctor_names_the_shard_that_a_worker_cannot_get_on_with(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(application, "STANDING_AFTER", WARNED)
+    monkeypatch.setattr(application_checks, "STANDING_AFTER", WARNED)
     monkeypatch.setattr(shard_view, "NAMED_AFTER", WARNED)
     stuck = Stuck()
     worker = scene.start({"http": "127.0.0.1:0"}, on_records=stuck)
@@ -205,7 +205,7 @@ def test_the_doctor_looks_twice_at_a_checkpoint_that_is_late(scene: Scene) -> No
     address = StreamAddress(scene.stream, None, "us-east-1", scene.server.endpoint_url)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(judge, "LATE_MS", 1)
-        (still,) = application.progress_checks(table, [address], waited.append)
+        (still,) = application_checks.progress_checks(table, [address], waited.append)
         assert still.state is State.NOTE
         assert FIRST in still.what
         assert SECOND not in still.what
@@ -215,8 +215,8 @@ def test_the_doctor_looks_twice_at_a_checkpoint_that_is_late(scene: Scene) -> No
             at = ExtendedSequenceNumber(scene.journal.records()[0].sequence_number)
             table.write(requests.checkpoint(row, at))
 
-        (well,) = application.progress_checks(table, [address], checkpoint)
+        (well,) = application_checks.progress_checks(table, [address], checkpoint)
     assert len(waited) == 1
     assert well.state is State.OK
-    assert list(application.progress_checks(table, [address], waited.append)) == [well]
+    assert list(application_checks.progress_checks(table, [address], waited.append)) == [well]
     assert len(waited) == 1, "nothing is late"

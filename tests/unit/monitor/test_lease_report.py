@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.monitor.application_snapshot import ApplicationSnapshot
 from sparkinesis.monitor.lags import Lag
 from sparkinesis.monitor.lease_report import lag_error_lines, lease_rows, top_object, top_view
-from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import QUIET, WatchedTable
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.terminal.view import GroupRow, ShardRow, View, summary_line
@@ -42,8 +42,10 @@ def watched(seconds: float) -> WatchedTable:
     )
 
 
-def see(table: WatchedTable, lags: Mapping[str, Lag] = {}, quiet: float = QUIET) -> SeenApplication:
-    return SeenApplication.of(table, lags, quiet=quiet)
+def see(
+    table: WatchedTable, lags: Mapping[str, Lag] = {}, quiet: float = QUIET
+) -> ApplicationSnapshot:
+    return ApplicationSnapshot.of(table, lags, quiet=quiet)
 
 
 def shown(table: WatchedTable, lags: Mapping[str, Lag] = {}, quiet: float = QUIET) -> View:
@@ -163,7 +165,7 @@ def test_streams_have_totals_and_their_shards_stand_behind_their_names() -> None
     anew = WatchedTable().after_scan([*of_streams().leases, newer], 0.0)
     notes = {"app": "not read", "1:web:1": "made anew since", "1:web:2": ""}
     assert {row.name: row.note for row in shown(anew).streams} == notes
-    old = SeenApplication.of(anew, {}, frozenset({WEB}))
+    old = ApplicationSnapshot.of(anew, {}, frozenset({WEB}))
     assert old.replaced == {WEB: newer.stream}, "also if the newer one is not to be seen"
 
 

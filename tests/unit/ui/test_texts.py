@@ -9,8 +9,8 @@ import msgspec
 from sparkinesis.status import Failure
 from sparkinesis.terminal.view import GroupRow, ShardRow, View
 from sparkinesis.ui import texts
-from sparkinesis.ui.look import PageSnapshot
 from sparkinesis.ui.reported import Reported
+from sparkinesis.ui.watcher import PageSnapshot
 
 ATTACK = "<img src=x onerror=alert(1)>"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkinesis.monitor.seen import SeenApplication
+from sparkinesis.monitor.application_snapshot import ApplicationSnapshot
 from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.shard import Shard
@@ -19,7 +19,7 @@ SHARD = Shard("shardId-000000000000", (), True, (0, 9), "1")
 class Monitor:
     """A monitor of an application without leases, whose stream can be listed."""
 
-    seen = SeenApplication.of(WatchedTable(), {})
+    seen = ApplicationSnapshot.of(WatchedTable(), {})
     view = View("app", "", "KB/s")
 
     def refresh(self) -> None:
@@ -37,9 +37,9 @@ def test_a_stream_is_listed_while_its_map_is_shown_and_forgotten_after() -> None
     monitor: Any = Monitor()
     watcher = Watcher(monitor, lambda: NOTHING_REPORTED, 1.0, clock=lambda: now)
     watcher.show_map_of(STREAM)
-    watcher._look()
-    assert watcher.look.listed == {STREAM: (SHARD,)}
+    watcher._take_snapshot()
+    assert watcher.snapshot.listed == {STREAM: (SHARD,)}
     now = 31.0
-    watcher._look()
-    assert watcher.look.listed == {}
+    watcher._take_snapshot()
+    assert watcher.snapshot.listed == {}
     assert [*watcher._shown_at, *watcher._listed_at] == [], "a page may be open for months"

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sparkinesis.cli.line import stream_names
-from sparkinesis.cli.options import (
+from sparkinesis.cli.command_options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
@@ -22,6 +21,7 @@ from sparkinesis.cli.options import (
     print_objects,
     require_confirmable,
 )
+from sparkinesis.cli.line import stream_names
 from sparkinesis.errors import OptionError, SparkinesisError, listed
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.chosen_streams import ChosenStreams

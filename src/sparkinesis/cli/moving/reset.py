@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sparkinesis.cli.line import stream_names
-from sparkinesis.cli.options import (
+from sparkinesis.cli.command_options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,
@@ -20,10 +19,10 @@ from sparkinesis.cli.options import (
     print_objects,
     require_confirmable,
 )
+from sparkinesis.cli.line import stream_names
 from sparkinesis.errors import UnfinishedResetError
-from sparkinesis.monitor.chosen_streams import ChosenStreams
+from sparkinesis.monitor.chosen_streams import ChosenStreams, shown_names
 from sparkinesis.monitor.lease_report import checkpoint_object, reset_texts
-from sparkinesis.monitor.streams import shown_names
 from sparkinesis.stream.address import CredentialSource
 from sparkinesis.terminal.printing import counted, print_table, say
 

@@ -1,4 +1,4 @@
-"""`sparkinesis restart`: has workers take up again the shards that ``on_error`` has stopped."""
+"""`sparkinesis restart`: has workers resume the shards that ``on_error`` has stopped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from sparkinesis.cli.options import (
+from sparkinesis.cli.command_options import (
     AppName,
     DynamoDBEndpoint,
     Endpoint,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sparkinesis.cli.options import errors_in_one_line
+from sparkinesis.cli.command_options import errors_in_one_line
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.address import STREAM_NAME
 

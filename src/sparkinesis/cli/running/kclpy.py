@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from sparkinesis.cli.options import errors_in_one_line
+from sparkinesis.cli.command_options import errors_in_one_line
 from sparkinesis.cli.running.loading import KCLPY, user_error
 from sparkinesis.errors import OptionError, SparkinesisError
 

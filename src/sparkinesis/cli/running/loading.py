@@ -25,7 +25,7 @@ _USUAL_NAME = "app"
 def load_application(path: str) -> Application:
     """Return the application that ``MODULE:NAME`` names; ``MODULE`` alone means ``MODULE:app``.
 
-    The module is looked for in the working directory first, then where Python looks.
+    The working directory is searched first, then the folders of Python.
 
     Raises `OptionError` if there is no such module, or no application of that name in it. Raises
     `UserModuleError` if the module itself raises.
@@ -90,7 +90,7 @@ _OURS = (
     "<frozen ",
 )
 _PAGES = {"kcl_rs": "kcl-rs", "pyspark.streaming.kinesis": "dstreams"}
-"""The pages for who comes from a library, by its module."""
+"""The pages for users of other libraries, by their modules."""
 
 
 class UserModuleError(SparkinesisError):

@@ -1,4 +1,4 @@
-"""`sparkinesis run`: runs the application of a module, until it is told to end.
+"""`sparkinesis run`: runs the application of a module, until a signal ends it.
 
 With ``--reload``, a process of its own runs the command anew whenever a Python file changes.
 """
@@ -21,7 +21,7 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from sparkinesis.cli.options import errors_in_one_line
+from sparkinesis.cli.command_options import errors_in_one_line
 from sparkinesis.cli.running.log_lines import LogForm, LogLevel, set_up_logging
 from sparkinesis.errors import OptionError
 from sparkinesis.worker.lifecycle.signals import SIGNALS, handling

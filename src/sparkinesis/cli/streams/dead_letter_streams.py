@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sparkinesis.errors import OptionError, SparkinesisError, listed
-from sparkinesis.monitor.chosen_streams import ChosenStreams
-from sparkinesis.monitor.streams import StreamSelector, shown_names
+from sparkinesis.monitor.chosen_streams import ChosenStreams, StreamSelector, shown_names
 from sparkinesis.stream.address import StreamIdentifier
 
 if TYPE_CHECKING:

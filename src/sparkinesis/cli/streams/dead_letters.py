@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sparkinesis.cli.line import stream_names
-from sparkinesis.cli.options import (
+from sparkinesis.cli.command_options import (
     KinesisEndpoint,
     Profile,
     Region,
@@ -17,6 +16,7 @@ from sparkinesis.cli.options import (
     print_objects,
     require_confirmable,
 )
+from sparkinesis.cli.line import stream_names
 from sparkinesis.cli.streams.dead_letter_streams import (
     Delivery,
     deliveries_of,

@@ -16,7 +16,13 @@ from typing import Annotated, TypeAlias
 
 import typer
 
-from sparkinesis.cli.options import KinesisEndpoint, Profile, Region, StreamName, errors_in_one_line
+from sparkinesis.cli.command_options import (
+    KinesisEndpoint,
+    Profile,
+    Region,
+    StreamName,
+    errors_in_one_line,
+)
 from sparkinesis.cli.streams.record_objects import RecordKeys, parse_object, parse_record
 from sparkinesis.errors import OptionError
 from sparkinesis.stream.address import CredentialSource, StreamAddress, stream_address
@@ -100,7 +106,9 @@ def put(
     # boto3 is slow to import, and not all commands need it.
     from sparkinesis.stream.calls.client import StreamClient  # noqa: PLC0415
 
-    StreamClient(address).describe_created()  # a misspelled stream fails before anybody types
+    StreamClient(
+        address
+    ).describe_created()  # a misspelled stream fails before the first line is typed
     parse = (
         parse_record if as_json else with_key(key) if key_field is None else with_key_of(key_field)
     )
@@ -217,9 +225,9 @@ class OutgoingLines:
 _CHUNKS_AHEAD = 16
 """The most chunks that are read before the lines of earlier ones are used."""
 IDLE = 0.05
-"""Seconds without input after which the lines so far should go on their way."""
+"""Seconds without input after which the lines so far go."""
 LONGEST_WAIT = 0.5
-"""Seconds after which they should even if more input comes all the time."""
+"""Seconds after which they go even if more input comes all the time."""
 
 
 def line_batches(

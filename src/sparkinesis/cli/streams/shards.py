@@ -1,4 +1,4 @@
-"""`sparkinesis shards`: shows the shards of a stream, and how they came of each other."""
+"""`sparkinesis shards`: shows the shards of a stream, with their parents and children."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sparkinesis.cli.options import (
+from sparkinesis.cli.command_options import (
     KinesisEndpoint,
     Profile,
     Region,

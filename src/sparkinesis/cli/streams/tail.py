@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from sparkinesis.cli.options import (
+from sparkinesis.cli.command_options import (
     KinesisEndpoint,
     Profile,
     Region,
@@ -139,7 +139,7 @@ def tail(
 
 @dataclass(frozen=True)
 class Range:
-    """What is read: from a position in shards, or the user records from ``first`` to ``last``."""
+    """The records to read: from a position in shards, or from ``first`` to ``last``."""
 
     position: InitialPosition | AfterRecord
     shards: Collection[str] = ()
@@ -186,7 +186,7 @@ def parse_range(start: str, to: str | None, shards: Sequence[str], now_ms: int) 
 
 
 def _parse_record(text: str, sub: float) -> Place | None:
-    """Read ``SEQUENCE_NUMBER[:SUB]``; None for any other text. ``sub``: what is meant without."""
+    """Read ``SEQUENCE_NUMBER[:SUB]``; None for any other text. ``sub``: the default."""
     found = _RECORD.fullmatch(text.strip())
     return found and (int(found[1]), int(found[2]) if found[2] else sub)
 
@@ -208,7 +208,7 @@ def parse_start(text: str, now_ms: int) -> InitialPosition:
 
 
 def _lines(stream: str, *, as_json: bool) -> Lines:
-    """Return what makes the lines of records."""
+    """Return the function that makes the lines of records."""
     if as_json:
         import msgspec  # noqa: PLC0415
 

@@ -1,5 +1,5 @@
-"""What keeps an application from running, found by asking: `sparkinesis doctor`.
+"""`sparkinesis doctor`: finds what keeps an application from running, by asking the services.
 
-`examination` has the checks in their order: of the `machine`, the `streams` and the `application`,
-each by calls of a `service`. `judge` says what the facts mean, as findings; it is pure.
+`examination` has the checks in their order: of the machine, of the streams (`service`) and of the
+application (`application_checks`). `judge` says what the facts mean, as findings; it is pure.
 """

@@ -76,7 +76,7 @@ MOST_CONSUMERS = 20
 
 
 def clock(ahead: float) -> Finding:
-    """Judge a clock that is so many seconds ahead of the service's (negative: behind)."""
+    """Judge a clock by the seconds that it is ahead of the service's (negative: behind)."""
     size, side = abs(ahead), "ahead of" if ahead > 0 else "behind"
     if size <= _NOTED_AFTER:
         return ok("clock", "agrees with the service's clock")
@@ -100,7 +100,7 @@ def numbers(version: str) -> tuple[int, ...]:
 def spark(pyspark: str | None, java: int | None) -> Finding:
     """Judge what a fleet or a Spark query needs; None: it is not installed.
 
-    java: the feature version, such as 17; 0 if it cannot be told.
+    java: the feature version, such as 17; 0 if it is unknown.
     """
     if pyspark is None:
         return note("Spark", "pyspark is not installed: needed only for queries and fleets")
@@ -171,7 +171,7 @@ def leases(table: str, rows: Collection[Lease]) -> Iterator[Finding]:
 
 
 LATE_MS = 60_000
-"""The age of the first record behind a checkpoint from which on the doctor looks twice."""
+"""The age of the first record behind a checkpoint that makes the doctor scan twice."""
 
 
 def lost(shard: str, what: str) -> Finding:
@@ -190,7 +190,7 @@ def standing(
 ) -> Finding | None:
     """Judge shards whose first record behind the checkpoint is old; None: all make progress.
 
-    late: the ages in milliseconds, by lease key. before, after: the table at two looks.
+    late: the ages in milliseconds, by lease key. before, after: two scans of the table.
     """
     places = {one.key: one.checkpoint for one in before}
     still = sorted(
@@ -278,7 +278,7 @@ def limit(what: str, used: int, most: int) -> Finding:
 
 
 def consumers(name: str, others: int) -> Finding:
-    """Judge whether a consumer of this name can be registered beside so many others."""
+    """Judge whether a consumer of this name can be registered. ``others``: the number of others."""
     if others < MOST_CONSUMERS:
         return note(
             "consumer",

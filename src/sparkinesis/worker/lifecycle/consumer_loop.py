@@ -250,7 +250,7 @@ class ConsumerLoop(WorkerLoop):
         if state.failure is None and not state.shutdown.is_forced:
             for stream in self.streams.finished():
                 stream.retrieval.finish(partial(self._is_last_reader, stream.id))
-        self._progress.tell_end(
+        self._progress.report_end(
             was_forced=state.shutdown.is_forced,
             error=None if state.failure is None else describe(state.failure),
         )

@@ -145,12 +145,12 @@ class Worker:
                 status=self._whole_status,
                 groups=lambda: [(labels, served.series())],
             ),
-            self._live.look,
+            self._live.check,
         )
 
     def look_at_health(self) -> None:
         """Note which loops are late, for `why_not_live` without an HTTP server."""
-        self._live.look()
+        self._live.check()
 
     def _publish_start(self) -> None:
         settings = self._settings

@@ -11,8 +11,7 @@ from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequen
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.doctor import judge
 from sparkinesis.monitor.doctor.judge import State, problem_of
-from sparkinesis.monitor.doctor.service import clock_ahead
-from sparkinesis.monitor.doctor.streams import _summary
+from sparkinesis.monitor.doctor.service import _summary, clock_ahead
 
 
 @pytest.mark.parametrize(

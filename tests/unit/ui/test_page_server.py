@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkinesis.ui.server import is_local, refusal_of_order
+from sparkinesis.ui.page_server import is_local, refusal_of_order
 
 GOOD = {
     "Host": "127.0.0.1:9410",

@@ -1,6 +1,6 @@
 """The page: tables of workers and shards, the map of shards, the lines of the last hour.
 
-Each browser has a document of its own. All of them show the looks of one `Watcher`.
+Each browser has a document of its own. All of them show the snapshots of one `Watcher`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ from bokeh.models import (
 )
 from bokeh.plotting import figure
 
-from sparkinesis.ui import columns, texts
+from sparkinesis.ui import page_columns, texts
 
 if TYPE_CHECKING:
     from bokeh.document import Document
 
-    from sparkinesis.ui.look import PageSnapshot
-    from sparkinesis.ui.watcher import Watcher
+    from sparkinesis.ui.watcher import PageSnapshot, Watcher
 
 STATIC = Path(__file__).with_name("static")
 
 _ASK_EVERY_MS = 500
-"""How often a document asks whether there is a new look."""
+"""The interval at which a document asks for a new snapshot."""
 
 
 def _text(name: str) -> str:
@@ -49,7 +48,7 @@ def _text(name: str) -> str:
 def open_page(document: Document, watcher: Watcher) -> None:
     """Fill a new document, and keep it up to date as long as its browser shows it."""
     page = BrowserPage(watcher)
-    document.title = watcher.look.view.title
+    document.title = watcher.snapshot.view.title
     document.template = _text("page.html")
     document.template_variables.update(style=_text("page.css"), script=_text("page.js"))
     document.add_root(page.layout)
@@ -60,35 +59,23 @@ def open_page(document: Document, watcher: Watcher) -> None:
 
 
 class BrowserPage:
-    """The parts of one browser's page."""
+    """One browser's page: texts, tables, the map of shards, and charts."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
         self._number = -1
-        look = watcher.look
+        snapshot = watcher.snapshot
         style = InlineStyleSheet(css=_text("parts.css"))
-        self._heading = _div("heading", style)
-        self._messages = _div("messages", style)
-        self._failures = _div("failures", style)
-        self._shards = ColumnDataSource(columns.shard_columns(look), name="shards")
-        self._workers = ColumnDataSource(columns.worker_columns(look), name="workers")
-        self._chart = ColumnDataSource(columns.chart_columns(look), name="chart")
-        names = list(look.stream_names)
-        self._stream = Select(
-            title="Stream", value=names[0], options=names, visible=len(names) > 1, name="stream"
-        )
-        self._stream.on_change("value", self._choose)
-        self._map = ColumnDataSource(columns.map_columns(look, self._chosen(look)), name="map")
-        self._set_range: tuple[float, float] | None = None
-        self._plot = _map_figure(self._map)
+        self._texts = {name: _div(name, style) for name in _TEXTS}
+        self._map = _ShardMap(watcher)
+        self._tables = _Tables(snapshot, style, self._map.stream)
+        self._chart = ColumnDataSource(page_columns.chart_columns(snapshot), name="chart")
         self._records = _line_chart("records", "Records per second", self._chart)
-        self._worker_table = _worker_table(self._workers, style)
-        self._filter, self._shard_table = _shard_table(self._shards, style, self._stream)
         self.layout = column(
-            self._heading,
-            self._messages,
+            self._texts["heading"],
+            self._texts["messages"],
             row(
-                _titled("Shards over time", self._map_options(), self._plot, style=style),
+                _titled("Shards over time", self._map.options(), self._map.plot, style=style),
                 column(
                     _line_chart("lag", "Behind, in seconds", self._chart),
                     _line_chart("kbps", "KB/s", self._chart),
@@ -100,57 +87,55 @@ class BrowserPage:
                 ),
                 sizing_mode="stretch_width",
             ),
-            _titled("Workers", self._worker_table, style=style),
-            _titled("Shards", self._filter, self._shard_table, style=style),
-            _titled("Failures", self._failures, style=style),
+            _titled("Workers", self._tables.worker_table, style=style),
+            _titled("Shards", self._tables.filter, self._tables.shard_table, style=style),
+            _titled("Failures", self._texts["failures"], style=style),
             sizing_mode="stretch_width",
             name="page",
         )
         self.update()
 
     def update(self) -> None:
-        """Show the latest look, if it is new."""
-        look = self._watcher.look
-        self._watcher.show_map_of(self._chosen(look))
-        if look.number == self._number:
+        """Show the latest snapshot, if it is new."""
+        snapshot = self._watcher.snapshot
+        self._map.keep_listed(snapshot)
+        if snapshot.number == self._number:
             return
-        self._number = look.number
-        _set_text(self._heading, texts.heading(look))
-        _set_text(self._messages, texts.messages(look))
-        _set_text(self._failures, texts.failures(look))
-        names = list(look.stream_names)
-        if names != self._stream.options:
-            self._stream.update(options=names, visible=len(names) > 1)
-            if self._stream.value not in names:
-                self._stream.value = names[0]
-        _set(self._shards, columns.shard_columns(look))
-        _set(self._workers, columns.worker_columns(look))
-        self._worker_table.height = _height_for(len(self._workers.data["worker"]), _MOST_WORKERS)
-        self._shard_table.height = _height_for(len(look.view.shards), _MOST_SHARDS)
-        self._records.visible = bool(look.reported.worker_rates)
-        self._chart.data = columns.chart_columns(look)
-        self._draw_map(look)
+        self._number = snapshot.number
+        for name, make in _TEXTS.items():
+            _set_text(self._texts[name], make(snapshot))
+        self._map.offer_streams(snapshot)
+        self._tables.update(snapshot)
+        self._records.visible = bool(snapshot.reported.worker_rates)
+        self._chart.data = page_columns.chart_columns(snapshot)
+        self._map.draw(snapshot)
 
-    def _choose(self, attr: str, old: str, new: str) -> None:  # noqa: ARG002 - as Bokeh calls it
-        self._set_range = None
-        self._draw_map(self._watcher.look)
 
-    def _chosen(self, look: PageSnapshot) -> Any:
-        return look.stream_names.get(self._stream.value)
+_TEXTS = {"heading": texts.heading, "messages": texts.messages, "failures": texts.failures}
 
-    def _draw_map(self, look: PageSnapshot) -> None:
-        stream = self._chosen(look)
-        self._watcher.show_map_of(stream)
-        found = columns.map_columns(look, stream)
-        _set(self._map, found)
-        x_range = self._plot.x_range
-        if self._set_range in (None, (x_range.start, x_range.end)):  # else somebody has zoomed
-            self._set_range = columns.map_edges(found, look.at)
-            x_range.update(start=self._set_range[0], end=self._set_range[1])
 
-    def _map_options(self) -> Any:
+class _ShardMap:
+    """The map of one stream's shards, and the choice of the stream."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+        snapshot = watcher.snapshot
+        names = list(snapshot.stream_names)
+        self.stream = Select(
+            title="Stream", value=names[0], options=names, visible=len(names) > 1, name="stream"
+        )
+        self.stream.on_change("value", self._choose)
+        self._source = ColumnDataSource(
+            page_columns.map_columns(snapshot, self._chosen(snapshot)), name="map"
+        )
+        self._set_range: tuple[float, float] | None = None
+        """The range that `draw` has set last; None: it has to set one."""
+        self.plot = _map_figure(self._source)
+
+    def options(self) -> Any:
+        """Return what the user can choose: the stream, and what the colours mean."""
         colour = RadioButtonGroup(labels=["by owner", "by lag"], active=0, width=170)
-        boxes = self._plot.select_one({"name": "boxes"})
+        boxes = self.plot.select_one({"name": "boxes"})
         colour.js_on_change(
             "active",
             CustomJS(
@@ -158,10 +143,54 @@ class BrowserPage:
                 code="boxes.glyph.fill_color = {field: ['by_owner', 'by_lag'][cb_obj.active]}",
             ),
         )
-        return row(self._stream, colour)
+        return row(self.stream, colour)
+
+    def keep_listed(self, snapshot: PageSnapshot) -> None:
+        """Have the shards of the chosen stream listed."""
+        self._watcher.show_map_of(self._chosen(snapshot))
+
+    def offer_streams(self, snapshot: PageSnapshot) -> None:
+        """Offer the streams of a snapshot; the first one, if the chosen one is gone."""
+        names = list(snapshot.stream_names)
+        if names != self.stream.options:
+            self.stream.update(options=names, visible=len(names) > 1)
+            if self.stream.value not in names:
+                self.stream.value = names[0]
+
+    def draw(self, snapshot: PageSnapshot) -> None:
+        self.keep_listed(snapshot)
+        found = page_columns.map_columns(snapshot, self._chosen(snapshot))
+        _set(self._source, found)
+        x_range = self.plot.x_range
+        if self._set_range in (None, (x_range.start, x_range.end)):  # else a user has zoomed
+            self._set_range = page_columns.map_edges(found, snapshot.at)
+            x_range.update(start=self._set_range[0], end=self._set_range[1])
+
+    def _choose(self, attr: str, old: str, new: str) -> None:  # noqa: ARG002 - as Bokeh calls it
+        self._set_range = None
+        self.draw(self._watcher.snapshot)
+
+    def _chosen(self, snapshot: PageSnapshot) -> Any:
+        return snapshot.stream_names.get(self.stream.value)
 
 
-def _set(source: ColumnDataSource, data: columns.Columns) -> None:
+class _Tables:
+    """The tables of workers and shards. ``stream``: the choice of the stream."""
+
+    def __init__(self, snapshot: PageSnapshot, style: InlineStyleSheet, stream: Select) -> None:
+        self._workers = ColumnDataSource(page_columns.worker_columns(snapshot), name="workers")
+        self._shards = ColumnDataSource(page_columns.shard_columns(snapshot), name="shards")
+        self.worker_table = _worker_table(self._workers, style)
+        self.filter, self.shard_table = _shard_table(self._shards, style, stream)
+
+    def update(self, snapshot: PageSnapshot) -> None:
+        _set(self._shards, page_columns.shard_columns(snapshot))
+        _set(self._workers, page_columns.worker_columns(snapshot))
+        self.worker_table.height = _height_for(len(self._workers.data["worker"]), _MOST_WORKERS)
+        self.shard_table.height = _height_for(len(snapshot.view.shards), _MOST_SHARDS)
+
+
+def _set(source: ColumnDataSource, data: page_columns.Columns) -> None:
     """Send columns to the browser, unless they are there already."""
     if source.data != data:
         source.data = data

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.streams import replaced_streams, shown_names, unread_streams
+from sparkinesis.monitor.chosen_streams import replaced_streams, shown_names, unread_streams
 from sparkinesis.monitor.watched import (
     QUIET,
     LeaseState,
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SeenLease:
-    """A lease, and what is known of its shard."""
+class LeaseSnapshot:
+    """A lease, and the state of its shard."""
 
     lease: Lease
     stream: str
@@ -47,7 +47,7 @@ class SeenLease:
 
     @property
     def rate(self) -> float | None:
-        """The KB/s that its owner reads: what a lost owner wrote says nothing about now."""
+        """The KB/s that its owner reads; None for a lost owner, whose rate is out of date."""
         is_held = self.state in {LeaseState.HELD, LeaseState.HANDED_OVER}
         return self.lease.throughput_kbps if is_held and self.unread_for is None else None
 
@@ -62,7 +62,7 @@ class Totals(NamedTuple):
     rate: float | None
 
     @classmethod
-    def of(cls, leases: Iterable[SeenLease]) -> Totals:
+    def of(cls, leases: Iterable[LeaseSnapshot]) -> Totals:
         """Add up leases."""
         every = list(leases)
         return cls(
@@ -73,14 +73,14 @@ class Totals(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SeenApplication:
-    """The leases of the streams that an operator wants to see, with what is known of them."""
+class ApplicationSnapshot:
+    """The leases of the streams that an operator wants to see, with their states and lags."""
 
     watched: WatchedTable
     """Only those leases."""
     lags: Mapping[str, Lag]
     """By lease key."""
-    leases: tuple[SeenLease, ...]
+    leases: tuple[LeaseSnapshot, ...]
     """In the order of ``watched``."""
     names: Mapping[StreamIdentifier, str]
     """The streams that the leases name, and their names for people."""
@@ -98,13 +98,13 @@ class SeenApplication:
         lags: Mapping[str, Lag],
         wanted: frozenset[StreamIdentifier] | None = None,
         quiet: float = QUIET,
-    ) -> SeenApplication:
-        """Work out what is known. ``wanted``: the streams to see; None: all of the table."""
+    ) -> ApplicationSnapshot:
+        """Take a snapshot. ``wanted``: the streams to see; None: all of the table."""
         shown = whole if wanted is None else whole.of(wanted)
         states, unread = lease_states(shown.leases), unread_for(shown, quiet)
         names = shown_names(shown.streams)
         leases = tuple(
-            SeenLease(
+            LeaseSnapshot(
                 lease,
                 names[lease.stream] if lease.stream else "",
                 states[lease.key],
@@ -121,18 +121,18 @@ class SeenApplication:
         return cls(shown, lags, leases, names, replaced, unread_names, quiet)
 
     @property
-    def owners(self) -> dict[str, list[SeenLease]]:
+    def owners(self) -> dict[str, list[LeaseSnapshot]]:
         """The unfinished leases of each owner, in the order of the owners' names."""
-        found: dict[str, list[SeenLease]] = {}
+        found: dict[str, list[LeaseSnapshot]] = {}
         for one in self.leases:
             if one.lease.actual_owner is not None and not one.lease.is_finished:
                 found.setdefault(one.lease.actual_owner, []).append(one)
         return dict(sorted(found.items()))
 
     @property
-    def streams(self) -> dict[StreamIdentifier, list[SeenLease]]:
+    def streams(self) -> dict[StreamIdentifier, list[LeaseSnapshot]]:
         """The leases of each stream, in the order of ``names``."""
-        found: dict[StreamIdentifier, list[SeenLease]] = {one: [] for one in self.names}
+        found: dict[StreamIdentifier, list[LeaseSnapshot]] = {one: [] for one in self.names}
         for one in self.leases:
             if one.lease.stream is not None:
                 found[one.lease.stream].append(one)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.monitor.doctor.application import worker_findings
+from sparkinesis.monitor.doctor.application_checks import worker_findings
 from sparkinesis.monitor.doctor.judge import Finding, State
 
 WELL: dict[str, Any] = {

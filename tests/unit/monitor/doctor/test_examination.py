@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkinesis.monitor.doctor.machine import java
+from sparkinesis.monitor.doctor.examination import java
 
 
 def java_home(folder: Path, says: str) -> str:

@@ -11,16 +11,16 @@ import pytest
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.local.model.sequence import SequenceNumber
+from sparkinesis.monitor.application_snapshot import ApplicationSnapshot
 from sparkinesis.monitor.lags import Lag
 from sparkinesis.monitor.lease_report import top_view
-from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.shard import MAX_HASH_KEY, Shard
-from sparkinesis.ui import columns
-from sparkinesis.ui.columns import MappedShard, born, shard_map
-from sparkinesis.ui.look import ChartPoint, PageSnapshot, with_point
+from sparkinesis.ui import page_columns
+from sparkinesis.ui.page_columns import MappedShard, born, shard_map
 from sparkinesis.ui.reported import NOTHING_REPORTED, Reported
+from sparkinesis.ui.watcher import ChartPoint, PageSnapshot, with_point
 
 NOW = 1_795_000_600.0
 HALF = (MAX_HASH_KEY + 1) // 2
@@ -59,13 +59,13 @@ def look(
 ) -> PageSnapshot:
     table = WatchedTable().after_scan(rows, 10.0)
     points = (ChartPoint(NOW - 2, None, None, None), ChartPoint(NOW, 75_000, 42.5, 100.0))
-    view = top_view("app", "", SeenApplication.of(table, lags))
+    view = top_view("app", "", ApplicationSnapshot.of(table, lags))
     return PageSnapshot(1, NOW, view, table, {None: LISTED}, reported, points)
 
 
 def test_the_table_of_shards() -> None:
     said = Reported(shard_rates={ROWS[1].key: 99.5})
-    found = columns.shard_columns(look(reported=said))
+    found = page_columns.shard_columns(look(reported=said))
     assert len({len(column) for column in found.values()}) == 1
     assert found["shard"] == [row.shard_id for row in ROWS]
     assert found["owner"] == ["-", "b", "b"]
@@ -81,15 +81,17 @@ def test_the_table_of_shards() -> None:
     assert found["children"] == ["1, 2", "", ""], "by its own row, and by its children's"
     assert found["note"] == ["", "", "to a"]
     lost = look([ROWS[1]], {ROWS[1].key: Lag(why="expired")})
-    assert columns.shard_columns(lost)["late"] == ["amiss"]
-    assert columns.map_columns(replace(lost, listed={}), None)["by_lag"] == [columns.VERY_LATE]
+    assert page_columns.shard_columns(lost)["late"] == ["amiss"]
+    assert page_columns.map_columns(replace(lost, listed={}), None)["by_lag"] == [
+        page_columns.VERY_LATE
+    ]
 
 
 def test_the_table_of_workers() -> None:
     """c says that it runs, and owns nothing; b does not say anything."""
     said = Reported({"c": 5.0, "d": None}, worker_notes={"c": "running"})
     rows = [ROWS[0], ROWS[1], msgspec.structs.replace(ROWS[2], checkpoint_owner=None)]
-    found = columns.worker_columns(look(rows, reported=said))
+    found = page_columns.worker_columns(look(rows, reported=said))
     assert found["worker"] == ["a", "b", "c", "d"]
     assert found["shards"] == [1, 1, 0, 0]
     assert found["share"] == [50.0, 50.0, 0.0, 0.0]
@@ -101,7 +103,7 @@ def test_the_table_of_workers() -> None:
 
 
 def test_the_map() -> None:
-    found = columns.map_columns(look(), None)
+    found = page_columns.map_columns(look(), None)
     assert found["shard"] == [f"shardId-{n:012}" for n in (0, 3, 1, 2)]
     assert [one / 1000 - NOW for one in found["left"]] == [-900, -60, -300, -300]
     assert [one / 1000 - NOW for one in found["right"]] == [-300, 0, 0, 0]
@@ -112,11 +114,18 @@ def test_the_map() -> None:
         (50, 100),
     ]
     assert found["state"] == ["finished", "no lease", "held", "handed over"]
-    assert found["by_owner"][:2] == [columns.CLOSED, columns.UNREAD], "nobody reads shard 3"
-    assert found["by_owner"][2] == found["by_owner"][3] == columns.OWNERS[0]
-    assert found["by_lag"] == [columns.NO_LAG, columns.UNREAD, columns.FRESH, columns.VERY_LATE]
+    assert found["by_owner"][:2] == [page_columns.CLOSED, page_columns.UNREAD], (
+        "nobody reads shard 3"
+    )
+    assert found["by_owner"][2] == found["by_owner"][3] == page_columns.OWNERS[0]
+    assert found["by_lag"] == [
+        page_columns.NO_LAG,
+        page_columns.UNREAD,
+        page_columns.FRESH,
+        page_columns.VERY_LATE,
+    ]
     assert found["is_open"] == ["closed", "open", "open", "open"]
-    left, right = columns.map_edges(found, NOW)
+    left, right = page_columns.map_edges(found, NOW)
     assert right == NOW * 1000
     assert NOW - 900 < left / 1000 < NOW - 300, "a while before the first reshard"
 
@@ -124,7 +133,7 @@ def test_the_map() -> None:
 def test_a_thin_box_has_no_edge_that_hides_it() -> None:
     thin = [lease(n, "TRIM_HORIZON", n * HALF // 100, (n + 1) * HALF // 100 - 1) for n in range(9)]
     wide = lease(9, "TRIM_HORIZON", HALF, MAX_HASH_KEY)
-    found = columns.map_columns(replace(look([*thin, wide], {}), listed={}), None)
+    found = page_columns.map_columns(replace(look([*thin, wide], {}), listed={}), None)
     assert found["edge"] == [0.0] * 9 + [1.0]
     assert found["number"] == [""] * 9 + ["9"]
 
@@ -136,14 +145,14 @@ def test_a_map_does_not_begin_before_its_shards() -> None:
         Shard("shardId-000000000000", (), False, (0, MAX_HASH_KEY), number(begin, 0)),
         Shard("shardId-000000000001", ("shardId-000000000000",), True, (0, 9), number(NOW - 60, 1)),
     )
-    found = columns.map_columns(replace(look([]), listed={None: listed}), None)
-    assert columns.map_edges(found, NOW) == (begin * 1000, NOW * 1000)
+    found = page_columns.map_columns(replace(look([]), listed={None: listed}), None)
+    assert page_columns.map_edges(found, NOW) == (begin * 1000, NOW * 1000)
 
 
 def test_a_map_without_a_reshard_is_of_the_last_hour() -> None:
-    found = columns.map_columns(look([ROWS[1]]), StreamIdentifier("1", "other", 1))
+    found = page_columns.map_columns(look([ROWS[1]]), StreamIdentifier("1", "other", 1))
     assert found["shard"] == []
-    assert columns.map_edges(found, NOW) == ((NOW - 3600) * 1000, NOW * 1000)
+    assert page_columns.map_edges(found, NOW) == ((NOW - 3600) * 1000, NOW * 1000)
 
 
 def test_generations_stand_for_unknown_times() -> None:
@@ -152,20 +161,20 @@ def test_generations_stand_for_unknown_times() -> None:
         lease(0, "SHARD_END", 0, MAX_HASH_KEY),
         lease(1, "77", 0, MAX_HASH_KEY, parent_ids=("shardId-000000000000",)),
     ]
-    found = columns.map_columns(replace(look(rows), listed={}), None)
+    found = page_columns.map_columns(replace(look(rows), listed={}), None)
     (first, second), (end, last) = found["left"], found["right"]
     assert first < end == second < last == NOW * 1000
 
 
 def test_a_shard_that_nobody_reads_is_red() -> None:
-    (colour,) = columns.map_columns(
+    (colour,) = page_columns.map_columns(
         replace(look([msgspec.structs.replace(ROWS[1], owner=None)]), listed={}), None
     )["by_owner"]
-    assert colour == columns.UNREAD
+    assert colour == page_columns.UNREAD
 
 
 def test_the_charts() -> None:
-    found = columns.chart_columns(look())
+    found = page_columns.chart_columns(look())
     assert found["at"] == [(NOW - 2) * 1000, NOW * 1000]
     for name, last in (("lag", 75.0), ("kbps", 42.5), ("records", 100.0)):
         assert math.isnan(found[name][0]), "a gap, not a zero"

@@ -1,4 +1,4 @@
-"""A look as columns of tables and charts, and the shards of a stream as a map. Pure.
+"""A snapshot as columns of tables and charts, and the shards of a stream as a map. Pure.
 
 An unknown number is -1 in a table, whose cells show "-" then, and NaN in a chart, whose line ends.
 
@@ -22,7 +22,7 @@ from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.shard import MAX_HASH_KEY, Shard
 from sparkinesis.terminal.printing import short_shard
 from sparkinesis.terminal.view import GroupRow, ShardRow, behind, lateness, rate_text
-from sparkinesis.ui.look import PageSnapshot
+from sparkinesis.ui.watcher import PageSnapshot
 
 Columns = dict[str, list[Any]]
 
@@ -42,12 +42,12 @@ _NUMBER_FITS = 3.0
 """The least height of a box, in percent of the hash keys, that holds its shard's number."""
 
 
-def shard_columns(look: PageSnapshot) -> Columns:
+def shard_columns(snapshot: PageSnapshot) -> Columns:
     """Return the table of shards, in the order of `sparkinesis top`."""
-    leases = {lease.key: lease for lease in look.table.leases}
-    rows = [(row, leases[row.shard]) for row in look.view.shards]
-    children = _children(look.table.leases)
-    rates = look.reported.shard_rates
+    leases = {lease.key: lease for lease in snapshot.table.leases}
+    rows = [(row, leases[row.shard]) for row in snapshot.view.shards]
+    children = _children(snapshot.table.leases)
+    rates = snapshot.reported.shard_rates
     return {
         "lease": [row.shard for row, _ in rows],
         "stream": [printable(row.stream) for row, _ in rows],
@@ -71,16 +71,16 @@ def shard_columns(look: PageSnapshot) -> Columns:
     }
 
 
-def worker_columns(look: PageSnapshot) -> Columns:
+def worker_columns(snapshot: PageSnapshot) -> Columns:
     """Return the table of workers: owners of leases, and workers that say they run."""
-    owners = {row.name: row for row in look.view.owners}
-    said = look.reported
+    owners = {row.name: row for row in snapshot.view.owners}
+    said = snapshot.reported
     names = sorted(owners.keys() | said.worker_rates.keys())
     rows = [owners.get(name, GroupRow(name, 0, None, None)) for name in names]
-    every = sum(row.state != LeaseState.FINISHED.value for row in look.view.shards)
+    every = sum(row.state != LeaseState.FINISHED.value for row in snapshot.view.shards)
     records = [said.worker_rates.get(name) for name in names]
     notes = [", ".join(filter(None, (row.note, said.worker_notes.get(row.name)))) for row in rows]
-    colours = owner_colours(look)
+    colours = owner_colours(snapshot)
     return {
         "worker": [printable(name) for name in names],
         "colour": [colours.get(name, CLOSED) for name in names],
@@ -96,14 +96,14 @@ def worker_columns(look: PageSnapshot) -> Columns:
     }
 
 
-def map_columns(look: PageSnapshot, stream: StreamIdentifier | None) -> Columns:
+def map_columns(snapshot: PageSnapshot, stream: StreamIdentifier | None) -> Columns:
     """Return the map of a stream's shards: a box for each, in milliseconds and in percent."""
-    leases = [lease for lease in look.table.leases if lease.stream == stream]
-    shards = shard_map(leases, look.listed.get(stream, ()))
-    rows = {row.shard: row for row in look.view.shards}
-    colours = owner_colours(look)
-    left = _map_begin([one.ended for one in shards if one.ended is not None], look.at)
-    spans = [_span(one, shards, left, look.at) for one in shards]
+    leases = [lease for lease in snapshot.table.leases if lease.stream == stream]
+    shards = shard_map(leases, snapshot.listed.get(stream, ()))
+    rows = {row.shard: row for row in snapshot.view.shards}
+    colours = owner_colours(snapshot)
+    left = _map_begin([one.ended for one in shards if one.ended is not None], snapshot.at)
+    spans = [_span(one, shards, left, snapshot.at) for one in shards]
     places = [rows.get(one.key or "") for one in shards]
     return {
         "shard": [one.shard_id for one in shards],
@@ -149,26 +149,27 @@ def map_edges(found: Columns, now: float) -> tuple[float, float]:
     return begin, now * 1000
 
 
-def chart_columns(look: PageSnapshot) -> Columns:
+def chart_columns(snapshot: PageSnapshot) -> Columns:
     """Return the lag in seconds and the rates of the last hour."""
     return {
-        "at": [point.at * 1000 for point in look.history],
+        "at": [point.at * 1000 for point in snapshot.history],
         "lag": [
-            _or_nan(None if point.lag_ms is None else point.lag_ms / 1000) for point in look.history
+            _or_nan(None if point.lag_ms is None else point.lag_ms / 1000)
+            for point in snapshot.history
         ],
-        "kbps": [_or_nan(point.kilobytes_per_second) for point in look.history],
-        "records": [_or_nan(point.records_per_second) for point in look.history],
+        "kbps": [_or_nan(point.kilobytes_per_second) for point in snapshot.history],
+        "records": [_or_nan(point.records_per_second) for point in snapshot.history],
     }
 
 
-def owner_colours(look: PageSnapshot) -> dict[str, str]:
+def owner_colours(snapshot: PageSnapshot) -> dict[str, str]:
     """Return the colour of each owner."""
-    owners = [row.name for row in look.view.owners]
+    owners = [row.name for row in snapshot.view.owners]
     return {owner: OWNERS[n % len(OWNERS)] for n, owner in enumerate(owners)}
 
 
 def _late(row: ShardRow) -> str:
-    """Return how much of an eye an operator should have on a shard: "", late, very-late, amiss."""
+    """Return the attention that a shard needs: "", late, very-late, amiss."""
     is_amiss = row.is_amiss and row.millis_behind is None
     return "amiss" if is_amiss else lateness(row.millis_behind)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.exporter import Checkpoints, checkpoints_after, shard_gauges
+from sparkinesis.monitor.application_snapshot import ApplicationSnapshot
 from sparkinesis.monitor.lags import Lag
-from sparkinesis.monitor.seen import SeenApplication
+from sparkinesis.monitor.metrics_exporter import Checkpoints, checkpoints_after, shard_gauges
 from sparkinesis.monitor.watched import WatchedTable
 
 
@@ -18,7 +18,7 @@ def gauges(
     given: Lease, lag: Lag | None = None, *, unread_for: float = 0.0
 ) -> dict[tuple[str, ...], float]:
     watched = WatchedTable().after_scan([given], 100.0).after_scan([given], 100.0 + unread_for)
-    seen = SeenApplication.of(watched, {"a": lag} if lag else {})
+    seen = ApplicationSnapshot.of(watched, {"a": lag} if lag else {})
     return {(metric.name, *labels): value for metric, labels, value in shard_gauges(seen, {}, "s")}
 
 
@@ -41,7 +41,7 @@ def test_a_checkpoint_is_as_old_as_it_stands_still_before_records() -> None:
     def age(now: float, at: str, behind: int) -> float:
         nonlocal watched, checkpoints
         watched = watched.after_scan([lease(at=at)], now)
-        seen = SeenApplication.of(watched, {"a": Lag(behind)})
+        seen = ApplicationSnapshot.of(watched, {"a": Lag(behind)})
         checkpoints = checkpoints_after(checkpoints, seen)
         (found,) = (
             value

@@ -1,4 +1,4 @@
-"""The application: its lease table, the progress of its shards, and what its workers tell.
+"""The application: its lease table, the progress of its shards, and the status of its workers.
 
 The table is checked for its key, its rows and the permissions to write them, progress by the
 checkpoints, and a worker by its ``/status``.
@@ -173,7 +173,7 @@ def _permissions(service: Service, table: TableAddress) -> Iterator[Finding]:
 _MOST_SHARDS = 100
 """The most shards whose first records are read: each takes two calls."""
 _SECOND_LOOK = 5.0
-"""Seconds until the table is looked at again, if a shard is late."""
+"""Seconds until the next scan of the table, if a shard is late."""
 
 
 def progress_checks(
@@ -221,7 +221,7 @@ def progress_checks(
 _TIMEOUT = 5.0
 _MOST_BYTES = 64 * 1_048_576
 STANDING_AFTER = 60.0
-"""Seconds without progress from which on a shard is a problem."""
+"""Seconds without progress after which a shard is a problem."""
 
 
 def worker_checks(url: str, application: str) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""The exporter: gauges by an application's lease table and streams, for when no worker lives."""
+"""The exporter: gauges by an application's lease table and streams, which need no live worker."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from sparkinesis.metrics.health.liveness import Liveness, Part
 from sparkinesis.metrics.health.pages import ServedTally, pages
 from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.metrics.metrics import Sample
+from sparkinesis.monitor.application_snapshot import ApplicationSnapshot
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lease_monitor import LeaseMonitor, watching
-from sparkinesis.monitor.seen import SeenApplication
 from sparkinesis.monitor.watched import counted_lag
 
 Checkpoints = Mapping[str, tuple[object, float]]
 """By lease key: a checkpoint, and since when it stands still with records behind it."""
 
 
-def checkpoints_after(before: Checkpoints, seen: SeenApplication) -> Checkpoints:
-    """Return the checkpoints after another look; times are those of the watcher's clock."""
+def checkpoints_after(before: Checkpoints, snapshot: ApplicationSnapshot) -> Checkpoints:
+    """Return the checkpoints after another scan; times are those of the watcher's clock."""
     found: dict[str, tuple[object, float]] = {}
-    for one in seen.leases:
+    for one in snapshot.leases:
         at, key = one.lease.checkpoint, one.lease.key
         is_done = one.lag is not None and one.lag.millis_behind_latest == 0
         if key not in before or before[key][0] != at or is_done:
-            found[key] = at, seen.watched.at
+            found[key] = at, snapshot.watched.at
         else:
             found[key] = before[key]
     return found
 
 
 def shard_gauges(
-    seen: SeenApplication, checkpoints: Checkpoints, only_stream: str
+    snapshot: ApplicationSnapshot, checkpoints: Checkpoints, only_stream: str
 ) -> Iterator[Sample]:
     """Yield the gauges of each unfinished shard. ``only_stream``: that of leases that name none."""
-    for one in seen.leases:
+    for one in snapshot.leases:
         lease = one.lease
         if lease.is_finished:
             continue
@@ -59,7 +59,9 @@ def shard_gauges(
             yield Sample(SHARD_OWNER, (*labels, lease.actual_owner), 1.0)
         yield Sample(SHARD_UNREAD, labels, one.unread_for or 0.0)
         if lease.key in checkpoints:
-            yield Sample(SHARD_CHECKPOINT_AGE, labels, seen.watched.at - checkpoints[lease.key][1])
+            yield Sample(
+                SHARD_CHECKPOINT_AGE, labels, snapshot.watched.at - checkpoints[lease.key][1]
+            )
 
 
 _log = logging.getLogger(__name__)
@@ -71,7 +73,7 @@ _BEGIN = 300.0
 
 
 class Exporter:
-    """Looks at an application at an interval, and goes on whatever fails meanwhile."""
+    """Scans an application's table at an interval, and goes on after errors."""
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class Exporter:
         self._status: Any = {"application": app}
         self._began = clock()
         self._looked_at: float | None = None
-        self._problem: str | None = "the lease table was not seen yet"
+        self._problem: str | None = "the lease table was not snapshot yet"
         self._sign = SignOfLife(clock)
         live = Liveness(
             lambda: [Part("the thread that looks at the application", self._sign.due)], clock
@@ -106,11 +108,11 @@ class Exporter:
                 status=lambda: {**self._status, "problem": self._problem},
                 groups=lambda: [(labels, served.series())],
             ),
-            live.look,
+            live.check,
         )
 
     def run(self, wait: Callable[[float], bool]) -> None:
-        """Look until ``wait``, which waits for so many seconds, returns True.
+        """Scan until ``wait``, which waits for some seconds, returns True.
 
         Raises `OptionError` if the arguments do not fit the table.
         """
@@ -132,7 +134,7 @@ class Exporter:
                 return
 
     def _watch(self, wait: Callable[[float], bool]) -> bool:
-        """Look until an error; return True at the end."""
+        """Scan until an error; return True at the end."""
         expect(_BEGIN)
         with watching(self._table, self._streams, self._interval, lag_every=_LAG_EVERY) as monitor:
             while True:
@@ -146,11 +148,11 @@ class Exporter:
                     return True
 
     def _publish(self, monitor: LeaseMonitor) -> None:
-        seen = monitor.seen
-        self._checkpoints = checkpoints_after(self._checkpoints, seen)
-        self._shards = tuple(shard_gauges(seen, self._checkpoints, monitor.only_stream or ""))
+        snapshot = monitor.seen
+        self._checkpoints = checkpoints_after(self._checkpoints, snapshot)
+        self._shards = tuple(shard_gauges(snapshot, self._checkpoints, monitor.only_stream or ""))
         self._status = monitor.object
-        self._looked_at = seen.watched.at
+        self._looked_at = snapshot.watched.at
         self._problem = None
 
     def _gauges(self) -> Iterable[Sample]:

@@ -101,7 +101,7 @@ def require_confirmable(*, is_confirmed: bool) -> None:
 def errors_in_one_line(command: str, *, ends_by_ctrl_c: bool = False) -> Iterator[None]:
     """Turn an error into its text on stderr and exit code 1; a decorator of commands.
 
-    A command ends with code 0 if nobody reads its output any more.
+    A command ends with code 0 if its output is no longer read.
     ``ends_by_ctrl_c``: the command runs until Ctrl-C, which is no error.
     """
     try:
@@ -113,7 +113,7 @@ def errors_in_one_line(command: str, *, ends_by_ctrl_c: bool = False) -> Iterato
         if not ends_by_ctrl_c:
             raise
     except BrokenPipeError:
-        # Whoever reads the output has enough, as `head` has. Python would tell of it at its end.
+        # The reader of the output has enough, as `head` has. Python would print an error later.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
