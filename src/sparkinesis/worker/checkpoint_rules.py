@@ -144,7 +144,7 @@ class Delivered:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._uncovered_since: float | None = None
+        self.uncovered_since: float | None = None
         self.batch: RecordBatch | None = None
         """The batch that is being delivered."""
         self._last: tuple[str | None, int | None] = (None, None)
@@ -152,16 +152,16 @@ class Delivered:
 
     @property
     def age(self) -> float:
-        since = self._uncovered_since
+        since = self.uncovered_since
         return 0.0 if since is None else self._clock() - since
 
     def uncover(self) -> None:
-        if self._uncovered_since is None:
-            self._uncovered_since = self._clock()
+        """Note the first record that no checkpoint covers."""
+        self.uncovered_since = self._clock()
 
     def cover(self, *, is_whole: bool) -> None:
         """Note a checkpoint; ``is_whole``: of all that was delivered."""
-        self._uncovered_since = None if is_whole else self._clock()
+        self.uncovered_since = None if is_whole else self._clock()
 
     def begin(self, until: ExtendedSequenceNumber, batch: RecordBatch | None) -> None:
         self.batch = batch

@@ -352,7 +352,7 @@ class Checkpointer:
             if self._reset_to is None:
                 largest = max(self._permitted.largest, until)
                 self._permitted = replace(self._permitted, largest=largest)
-                if largest != self._permitted.last:
+                if self._delivered.uncovered_since is None and largest != self._permitted.last:
                     self._delivered.uncover()
 
     def end_call(self) -> None:

@@ -185,6 +185,7 @@ class Shard:
             cast(Any, batcher),
             self.deliverer,
             cast(Any, self.setting),
+            on_page=lambda: None,
         )
 
     def add(self, *numbers: int) -> None:

@@ -294,7 +294,8 @@ class ShardConsumer:
         if (skip := options.skip_older_than) is not None:
             bound_ms = settings.skip_before(settings.service_time_ms() if skip else 0)
         self.view.deliverer = deliverer = self._processor.initialize()
-        self._processing = Processing(self.held, self.batcher, deliverer, settings)
+        on_page = self.view.tasks.succeeded
+        self._processing = Processing(self.held, self.batcher, deliverer, settings, on_page)
         lease = self.held.lease  # the processor may have moved it, or committed what was pending
         start, unread = start_of(
             lease, settings.initial, settings.started_ms, bound_ms, deaggregate=options.deaggregate

@@ -21,6 +21,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -56,13 +57,20 @@ class Processing:
     """Takes the steps of one shard. For the thread of the shard's consumer."""
 
     def __init__(
-        self, held: HeldLease, batcher: Batcher, deliverer: Deliverer, settings: ConsumerSettings
+        self,
+        held: HeldLease,
+        batcher: Batcher,
+        deliverer: Deliverer,
+        settings: ConsumerSettings,
+        on_page: Callable[[], None],
     ) -> None:
+        """``on_page``: called when a page was taken, and what it brought is delivered or begun."""
         self._held = held
         self._batcher = batcher
         self._deliverer = deliverer
         self._checkpointer = deliverer.checkpointer
         self._automatic = deliverer.automatic
+        self._on_page = on_page
         self._report = settings.reporter(held.shard_id)
         self._rewind_to: AfterRecord | AtTimestamp | Sentinel | None = None
         """The position to read again from, as records after it were left out; None: none were."""
@@ -94,6 +102,8 @@ class Processing:
             if not isinstance(error, SparkinesisError) and deliverer.drop():
                 batcher.take_again()
             raise
+        if has_page:
+            self._on_page()
         end: ShutdownReason | None = None
         if batcher.end is not None and not deliverer and not self._checkpointer.is_reset:
             end = batcher.end.reason

@@ -476,7 +476,7 @@ def test_with_concurrency_the_memory_of_a_batch_is_kept_until_its_records_are_do
         wake=lambda: None,
     )
     reading = batcher(service, memory=budget)
-    processing = Processing(held, reading, deliverer, cast(Any, setting))
+    processing = Processing(held, reading, deliverer, cast(Any, setting), lambda: None)
     records = [msgspec.structs.replace(record(n), partition_key=str(n)) for n in range(13)]
     service.pages = [page(*records)]
     processing.step()

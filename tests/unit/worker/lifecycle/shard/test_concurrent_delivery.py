@@ -101,7 +101,12 @@ class Beside:
             cast(Any, self.batcher),
             self.deliverer,
             cast(Any, self.setting),
+            on_page=self.note_page,
         )
+        self.pages_noted = 0
+
+    def note_page(self) -> None:
+        self.pages_noted += 1
 
     def wake(self) -> None:
         self.woken += 1
@@ -129,6 +134,18 @@ class Beside:
 
     def may_checkpoint(self) -> str:
         return str(self.checkpointer._permitted.largest)
+
+
+def test_a_page_is_a_success_though_its_calls_run_on() -> None:
+    """Or a task that has failed once would seem to fail for ever."""
+    shard = Beside(Retry())
+    shard.process()
+    assert shard.pages_noted == 0
+    assert shard.process(batch_of(_1="a")) == Next(IDLE)
+    assert shard.pages_noted == 1
+    shard.end("1")
+    shard.process()
+    assert shard.pages_noted == 1
 
 
 def test_as_many_calls_run_as_the_option_says_and_one_of_a_key() -> None:

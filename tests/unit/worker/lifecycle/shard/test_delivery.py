@@ -542,6 +542,14 @@ def test_while_an_automatic_checkpoint_fails_nothing_more_is_delivered() -> None
         shard.process()
 
 
+def test_a_step_takes_one_page_though_that_is_empty() -> None:
+    """Between two steps, the consumer finds out whether it is to end."""
+    shard, taken = with_pages()
+    taken.batches = [batch_of(), batch_of(7)]
+    assert shard.process() == Next()
+    assert len(taken.batches) == 1
+
+
 def test_a_step_takes_a_page_only_when_the_one_before_is_done() -> None:
     shard, taken = with_pages(Retry(base=0.5), "7")
     taken.batches, taken.last_ends = [batch_of(7), batch_of(8)], True
