@@ -11,6 +11,7 @@ belong to the targets of make of these or like names: each has the command and t
 concludes. `snippets` runs the programs of the docs, `deploy` and `benchmarks` test those folders,
 `fixtures` has recorded files, `house` measures how the project is built.
 
-`promises` lists the tests of each property; `check` is `make check`; `conftest`, `pace`, `hangs`
-and `examples` are the rules of a run. The other modules are tools for tests of several folders.
+`promises` lists the tests of each property, option, call and policy; `check` is `make check`;
+`conftest`, `pace`, `hangs` and `examples` are the rules of a run. The other modules are tools for
+tests of several folders.
 """

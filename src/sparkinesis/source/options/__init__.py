@@ -2,4 +2,9 @@
 
 `option_table` lists all; `values`, `positions` and `stream_names` parse. `checked_options` reports
 all that is wrong in one error, and has the values for each use.
+
+A new option has a row in `OPTIONS` and a field in `checked_options`, a row in docs/options.md (or
+docs/writing.md), its tests in tests/promises.py, and an example and a bad value in
+tests/unit/source/options/test_option_table.py; docs/coming-from says which options of others it
+stands for. An option that Databricks' source has, too, has the same name if it means the same.
 """

@@ -152,7 +152,10 @@ NO_LIMIT = Allowance()
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The checked options of reading. Pickled to executors, so they never hold credentials."""
+    """The checked options that tasks need, of any read; those of the driver alone are below.
+
+    Pickled to executors, so they never hold credentials.
+    """
 
     addresses: tuple[StreamAddress, ...]
     """The streams, at least one; all are in one region, and their names differ."""

@@ -147,7 +147,9 @@ def one_of(*words: str) -> Parser[str]:
     return parse
 
 
-def integer(low: int, high: int) -> Parser[int]:
+def integer(low: int, high: int = 10**18 - 1) -> Parser[int]:
+    """Return the parser of a whole number; ``high`` has 18 digits at most."""
+
     def parse(name: str, value: str) -> int:
         digits = value.strip()
         if not re.fullmatch(r"[0-9]{1,18}", digits) or not low <= int(digits) <= high:

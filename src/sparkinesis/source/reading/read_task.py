@@ -1,6 +1,7 @@
-"""The tasks of a read: how a batch is shared out to them, and how each makes its rows.
+"""The tasks of a read: how the ranges of a micro-batch are shared out, and how a task makes rows.
 
-A task costs Spark some 20 to 50 ms, however few records the task reads, so a task reads several
+A task of a batch read reads one shard (`sparkinesis.source.batch_planner`). In a micro-batch, a
+task costs Spark some 20 to 50 ms, however few records the task reads, so a task reads several
 light shards. Only neighbours share a task, and a task reads its ranges one after the other, so the
 order of a batch's rows does not depend on how the ranges are shared out. Records that the planner
 has in hand travel with the task, which then makes no call.
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
 
     from sparkinesis.stream.page import Record
 
-MAX_SHARDS = 8
-"""The most shards of a task. Each takes two or three calls, one after the other."""
+MAX_FETCHED_SHARDS = 8
+"""The most shards that a task fetches from. Each takes two or three calls, one after the other."""
 
-MIN_TASKS = 4
-"""The fewest tasks of a batch of four shards or more: small batches are read in parallel, too."""
+MIN_FETCHING_TASKS = 4
+"""The fewest tasks that fetch from four shards of a stream or more: small batches are read in
+parallel, too. Records that travel with a task are not fetched."""
 
 MAX_RECORDS = 4_000
 """The most records of a task that reads several shards."""
@@ -69,7 +71,7 @@ class BatchPartition(InputPartition):
 
 
 def share_out(ranges: Sequence[ToRead]) -> Iterator[list[ToRead]]:
-    """Yield the ranges of each task, in order.
+    """Yield the ranges of each task of one stream, in order.
 
     A range whose number of records is not known is a task of its own. Ranges whose records the
     planner has share a task as long as they are few, however many there are.
@@ -77,7 +79,7 @@ def share_out(ranges: Sequence[ToRead]) -> Iterator[list[ToRead]]:
     together: list[ToRead] = []
     records: int | None = 0
     size = 0
-    most = max(1, min(MAX_SHARDS, len(ranges) // MIN_TASKS))
+    most = max(1, min(MAX_FETCHED_SHARDS, len(ranges) // MIN_FETCHING_TASKS))
     for one in ranges:
         is_carried = one.carried is not None
         own = sum(len(record.data) for record in one.carried or ())

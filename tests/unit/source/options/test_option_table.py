@@ -333,3 +333,19 @@ def test_the_address_of_a_removed_stream_is_that_of_the_others() -> None:
     two = StreamAddress("flights", ARN.replace("123456789012", "210987654321"), "eu-west-1")
     with pytest.raises(OffsetError, match=r"of several accounts\. Name 'cars' once more until"):
         removed_stream("cars", [one, two])
+
+
+def test_the_page_of_batch_reads_names_the_options_that_they_take() -> None:
+    page = (ROOT / "docs" / "batch-reads.md").read_text("utf-8")
+    _, named = page.split("takes these of [its options](options.md)")
+    named, _ = named.split("Any other option is refused")
+    taken = {name for name, option in OPTIONS.items() if Use.READ in option.uses}
+    assert {*re.findall("`([a-zA-Z]+)`", named)} == taken
+
+
+def test_a_whole_number_may_be_as_large_as_its_error_says() -> None:
+    most = 10**18 - 1
+    parse = OPTIONS["maxRecordsPerTrigger"].parse
+    assert parse("maxRecordsPerTrigger", str(most)) == most
+    with pytest.raises(OptionError, match=f"a whole number from 1 to {most}"):
+        parse("maxRecordsPerTrigger", str(most + 1))

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from sparkinesis.source.reading.read_task import (
     MAX_CARRIED,
+    MAX_FETCHED_SHARDS,
     MAX_RECORDS,
-    MAX_SHARDS,
-    MIN_TASKS,
+    MIN_FETCHING_TASKS,
     ToRead,
     share_out,
 )
@@ -44,7 +44,7 @@ def test_tasks_keep_the_order_and_are_light_and_as_few_as_neighbours_allow(
 ) -> None:
     tasks = list(share_out(ranges))
     assert [one for task in tasks for one in task] == ranges
-    most = max(1, min(MAX_SHARDS, len(ranges) // MIN_TASKS))
+    most = max(1, min(MAX_FETCHED_SHARDS, len(ranges) // MIN_FETCHING_TASKS))
     for task in tasks:
         known = [one.expected for one in task]
         assert len(task) == 1 or None not in known
