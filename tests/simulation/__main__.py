@@ -73,7 +73,7 @@ def main() -> int:
     parser.add_argument(
         "--bugs",
         action="store_true",
-        help="instead, count the histories until each planted bug is found",
+        help="instead, hunt each planted bug, and count the histories that it takes",
     )
     given = parser.parse_args()
     if given.bugs:

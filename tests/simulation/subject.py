@@ -41,22 +41,23 @@ class Bug:
     """Gives the product the bug for a ``with`` block."""
     caught_by: str
     """The name of the invariant that it breaks."""
-    rough: int
-    """The number of a rough history in which it is found."""
+    is_rare: bool
+    """True if few rough histories have what it takes to find it."""
 
 
 def planted(table: str) -> dict[str, Bug]:
     """The bugs of a table, by name.
 
-    Each begins with ``name | invariant | number of a rough history``. Indented below stand places
-    of the package, ``module:name``, and what changes at each: a text of its source (``- old``) that
-    becomes another (``+ new``), or, without an old text, the whole body of a function, in which
-    ``was`` is the function as it was, or a number.
+    Each begins with ``name | invariant``, and ``| rare`` if few histories find it. Indented below
+    stand places of the package, ``module:name``, and what changes at each: a text of its source
+    (``- old``) that becomes another (``+ new``), or, without an old text, the whole body of a
+    function, in which ``was`` is the function as it was, or a number.
     """
     bugs = {}
     for bug in re.split(r"\n(?=\S)", table.strip()):
         head, *lines = bug.replace("\n    | ", " | ").splitlines()
-        name, caught_by, rough = head.split(" | ")
+        name, caught_by, *rare = head.split(" | ")
+        assert rare in ([], ["rare"]), head
         places: list[tuple[str, list[str]]] = []
         for line in textwrap.dedent("\n".join(lines)).splitlines():
             if line.startswith(("- ", "+ ")):
@@ -64,7 +65,7 @@ def planted(table: str) -> dict[str, Bug]:
             else:
                 places.append((line, []))
         changes = tuple((place, "\n".join(change)) for place, change in places)
-        bugs[name] = Bug(functools.partial(_all_changed, changes), caught_by, int(rough))
+        bugs[name] = Bug(functools.partial(_all_changed, changes), caught_by, bool(rare))
     return bugs
 
 

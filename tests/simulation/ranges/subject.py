@@ -10,30 +10,30 @@ from tests.simulation.ranges.world import DURATION, Ranges
 from tests.simulation.subject import Outcome, Subject, planted
 
 BUGS = planted("""
-GetRecords resumes AT the last record of a subscription | ranges_are_read_exactly | 1
+GetRecords resumes AT the last record of a subscription | ranges_are_read_exactly
     source.reading.subscribed_cursor:SubscribedCursor._next_event
     - self._inclusive = False
     + self._early_filter.apply = lambda fetched: fetched
-GetRecords begins where the subscription began | ranges_are_read_exactly | 1
+GetRecords begins where the subscription began | ranges_are_read_exactly
     source.reading.subscribed_cursor:SubscribedCursor._next_event
     - self.position = AfterRecord(page.records[-1].sequence_number)
     + self._early_filter.apply = lambda fetched: fetched
     - self._inclusive = False
     + pass
-GetRecords begins at the oldest record without a subscription | ranges_are_read_exactly | 0
+GetRecords begins at the oldest record without a subscription | ranges_are_read_exactly
     source.reading.subscribed_cursor:SubscribedCursor.fetch
     - self._subscription.begin(self.position)
     + self._subscription.begin(self.position)
     + if not self._subscription.is_open:
     +     self.position = Sentinel.TRIM_HORIZON
     +     self._early_filter.apply = lambda fetched: fetched
-the subscription of a range is left open | subscriptions_end_with_their_tasks | 0
+the subscription of a range is left open | subscriptions_end_with_their_tasks
     source.reading.subscribed_cursor:RangeSubscription.end
     + self._open = None
-each range asks for a subscription | machines_take_turns | 0
+each range asks for a subscription | machines_take_turns
     source.reading.subscribed_cursor:SubscribeLimiter.try_acquire
     + return True
-a machine asks again too soon | machines_take_turns | 0
+a machine asks again too soon | machines_take_turns
     source.reading.subscribed_cursor:BETWEEN_SUBSCRIPTIONS
     + 4.0
 """)
