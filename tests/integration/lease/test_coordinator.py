@@ -19,7 +19,7 @@ from sparkinesis.lease.table.statements import BATCH
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.update import Update
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.stream.address import StreamIdentifier
+from sparkinesis.stream.address import StreamIdentifier, StreamMark
 from tests.integration.lease.conftest import (
     ManualTime,
     break_row,
@@ -354,3 +354,12 @@ def test_of_many_leases_taken_in_a_call_those_that_another_worker_took_are_not_h
     assert {row.key for row in table.leases() if row.owner == "me"} == me.held().keys()
     assert len(me.held()) == 6
     assert len([row for row in table.leases() if row.owner == "other"]) == 2
+
+
+def test_a_row_that_names_no_stream_gets_that_of_the_application_when_it_is_taken(
+    table: LeaseTable, time: ManualTime
+) -> None:
+    create(table, "a")
+    mark = StreamMark("us-east-1", "123456789012", "s", 1_700_000_000_123)
+    coordinator_of(table, time).take(mark=mark)
+    assert lease_of(table, "a").mark == mark

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from sparkinesis.errors import ServiceError
-from sparkinesis.events import Event, LeaseUnwritable
+from sparkinesis.events import Event, LeaseUnwritable, ignore
 from sparkinesis.lease.acquisitions import Acquisitions
+from sparkinesis.lease.assignment.moves import Move
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
@@ -38,3 +39,13 @@ def test_a_refused_write_is_published_once_for_each_row_and_reason() -> None:
     ]
     assert acquisitions.is_in_doubt
     assert acquisitions.asked == {"a": "other", "b": "other"}
+
+
+def test_a_leader_that_is_to_end_assigns_nothing_more() -> None:
+    """Without a renewer, each write would fail."""
+    acquisitions = Acquisitions(
+        cast(LeaseTable, Table()), cast(LeaseRenewer, None), "me", lambda: 0.0, ignore
+    )
+    row = Lease("a", "a", ExtendedSequenceNumber("5"), owner="dead")
+    assert acquisitions.assign([Move(row, "other")], {"a"}, lambda: True) == []
+    assert acquisitions.assign([Move(row, "me")], {"a"}, lambda: True) == [row]
