@@ -255,7 +255,10 @@ def test_one_thread_is_rung_for_steps_that_are_due_together_and_one_for_each_tha
         return 9 - len(threads)
 
     pool._begin_due(now[0])
-    assert rung() == 1
+    pool._summon()
+    assert rung() == 1, "it has not looked yet"
+    pool._threads.grow(iter([9.0]), is_on_time=True)
+    assert pool.threads == 9, "others have no work"
     pool._threads.summoned -= 1  # it looks
     assert pool._take_ready() in steps
     assert rung() == 1
