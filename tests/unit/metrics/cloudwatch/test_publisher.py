@@ -213,7 +213,9 @@ def test_an_outage_of_hours_holds_no_more_than_it_may(
     assert len(target.taken) == 50, "the newest"
 
 
-def test_measurements_between_two_flushes_are_bounded(target: Recorder, clock: Clock) -> None:
+def test_measurements_between_two_flushes_are_bounded(
+    target: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     made = publisher(target, clock, PublishedMetrics(Level.SUMMARY, "w", by_shard=True), most=10)
     for shard in range(1000):
         made.add(RECORDS_PROCESSED, ("s", f"shard-{shard}"), 1)
@@ -221,6 +223,8 @@ def test_measurements_between_two_flushes_are_bounded(target: Recorder, clock: C
     made.flush()
     assert len(target.taken) == 10
     assert made.dropped == 990
+    (line,) = caplog.messages
+    assert line.startswith("Metrics for recorder are dropped")
     assert max(point.values.count for point in target.taken) == 1001
 
 
