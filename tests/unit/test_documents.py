@@ -283,7 +283,7 @@ def test_each_folder_has_a_map(folder: Path) -> None:
     assert inside(folder) - named == set(), "__init__.py does not name these modules"
     missing = {name for name in named - inside(folder) if not is_module(PACKAGE / name)}
     assert missing == set(), "__init__.py names what does not exist"
-    assert 3 <= len(head) <= 20
+    assert 3 <= len(head) <= 24
 
 
 def inside(folder: Path) -> set[str]:

@@ -12,7 +12,13 @@ An exporter of your own implements `MetricsExporter`; `Measured` names the worke
 # In this folder: `catalogue` lists each `metric`; `metrics` gives a measurement to all systems,
 # reads gauges and takes time. Systems: `tally` in memory, `prometheus`, `opentelemetry` with
 # `otel`, `cloudwatch`. `tracing` opens spans, `repeats` thins out repeated logs, `health` serves
-# pages. `python -m tests.unit.metrics.catalogue_table` prints the table of docs/metrics.md.
+# pages.
+#
+# A new metric is an entry of `catalogue`; all systems have it from there. A counter is added by
+# the table of `worker/reporting/event_log` if an event says it, else where it happens. A shard's
+# gauge is a field of `ShardStatus` that `worker/reporting/gauges` reads. Then `python -m
+# tests.unit.metrics.catalogue_table --write` brings the table of docs/metrics.md up to date. Only
+# metrics that people look at first have a panel or an alert in deploy/.
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""Prints the table of all metrics that ``docs/metrics.md`` shows, made of the catalogue.
+"""The table of all metrics that ``docs/metrics.md`` shows, made of the catalogue.
 
-python -m tests.unit.metrics.catalogue_table
+python -m tests.unit.metrics.catalogue_table          # prints it
+python -m tests.unit.metrics.catalogue_table --write  # puts it into the page
 """
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,5 +67,17 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def written() -> str:
+    """The page with the part of today."""
+    page = PAGE.read_text("utf-8")
+    first = page.index(f"### {next(iter(groups()))}\n")
+    rows = [line for line in page.splitlines(keepends=True) if line.startswith("| `")]
+    last = page.rindex(rows[-1]) + len(rows[-1])
+    return f"{page[:first]}{table().rstrip()}\n{page[last:]}"
+
+
 if __name__ == "__main__":
-    print(table())
+    if sys.argv[1:] == ["--write"]:
+        PAGE.write_text(written(), "utf-8")
+    else:
+        print(table())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkinesis.metrics.catalogue import CATALOGUE
-from tests.unit.metrics.catalogue_table import PAGE, groups, table
+from tests.unit.metrics.catalogue_table import PAGE, groups, table, written
 
 
 def test_each_metric_is_in_one_group() -> None:
@@ -12,5 +12,7 @@ def test_each_metric_is_in_one_group() -> None:
 
 
 def test_the_page_has_the_table() -> None:
-    """Else print it by ``python -m tests.unit.metrics.catalogue_table``, and put it there."""
-    assert table().strip() in PAGE.read_text("utf-8")
+    """Else put it there by ``python -m tests.unit.metrics.catalogue_table --write``."""
+    page = PAGE.read_text("utf-8")
+    assert table().strip() in page
+    assert written() == page, "nothing else changes"
