@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import cast
 
 import pytest
 
 from sparkinesis.worker.lifecycle.worker import Worker
-from sparkinesis.worker.supervision import hosted_worker
 from sparkinesis.worker.supervision.hosted_worker import WorkerStart
 
 
@@ -40,18 +40,17 @@ def test_a_worker_that_is_made_gets_the_order_at_once() -> None:
     assert made.calls == ["start", "shut down within 7 s"]
 
 
-def test_a_start_takes_too_long_once_the_first_time_for_a_shutdown_is_up(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("waited", "is_over", "is_late"), [(4.9, False, False), (5.1, False, True), (5.1, True, False)]
+)
+def test_a_start_takes_too_long_once_the_shortest_time_for_a_shutdown_is_up(
+    monkeypatch: pytest.MonkeyPatch, waited: float, is_over: bool, is_late: bool
 ) -> None:
     now = [100.0]
-    monkeypatch.setattr(hosted_worker.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
     start = WorkerStart(lambda: cast("Worker", Made()))
-    assert not start.takes_too_long
     start.shut_down(5.0)
     start.shut_down(60.0)
-    now[0] += 4.9
-    assert not start.takes_too_long
-    now[0] += 0.2
-    assert start.takes_too_long
-    start.is_over = True
-    assert not start.takes_too_long
+    now[0] += waited
+    start.is_over = is_over
+    assert start.takes_too_long is is_late
