@@ -40,6 +40,7 @@ DEFAULT_IDLE_TIME = 1.0
 DEFAULT_SHARD_CALLS = 4.0
 """Kinesis allows five GetRecords calls a second for each shard; one is left for other readers."""
 
+# Others may be longer, such as `skip_older_than`.
 _WAITS = (
     "failover_time",
     "handoff_timeout",

@@ -57,8 +57,8 @@ class RecordBatch:
         `millis_behind_latest` is the time up to which the shard was read: a batch may have waited
         for a slow processor."""
         self.millis_behind_latest = millis_behind_latest
-        """The distance of the batch's end from the stream's tip, at the time of the fetch; None if
-        the service did not say."""
+        """The distance from the stream's tip at the time of the fetch: of the batch's end, or, if
+        it was divided again, of the end of the whole. None if the service did not say."""
         return self
 
     def __len__(self) -> int:

@@ -50,7 +50,8 @@ from sparkinesis.worker.lifecycle.shard.selection import (
 from sparkinesis.worker.lifecycle.shard.starting import StartCheck
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.retrieval.ahead import FetchAhead
-from sparkinesis.worker.retrieval.waiting_pages import BatchMemory, FetchedPage
+from sparkinesis.worker.retrieval.batch_cutter import BatchCutter
+from sparkinesis.worker.retrieval.waiting_pages import FetchedPage
 
 _log = logging.getLogger(__name__)
 
@@ -85,7 +86,7 @@ class Batcher:
         self._fetching = fetching
         self._shard_id = fetching.shard_id
         self._settings = settings
-        self._memory = BatchMemory(settings.memory, deaggregate=settings.options.deaggregate)
+        self._cutter = BatchCutter(settings.memory, deaggregate=settings.options.deaggregate)
         filters = settings.options.hash_range_filter
         self._filter = HashRangeFilter(settings, reshard_range if filters else None)
         self._habit = Habit()
@@ -144,13 +145,13 @@ class Batcher:
         if there is no memory beside that of the batches in use. Raises the errors of fetching and
         of making a batch; the next call resumes after the last batch.
         """
-        self._memory.release_batches(in_use)
+        self._cutter.release_batches(in_use)
         fetcher = None if self.at_end else self._running_fetcher()
         if fetcher is None:
             return None
         before = self._taken_from = self._progress
         try:
-            page = self._memory.next_part(fetcher.take)
+            page = self._cutter.next_part(fetcher.take)
             if page is None:
                 return None
             batch: RecordBatch | None = None
@@ -160,10 +161,10 @@ class Batcher:
                 if records is not None:
                     batch = self._make_batch(page, records, before.deliver_after)
             finally:
-                if self._memory.rest is None:
+                if self._cutter.rest_of_page is None:
                     page.release()
                 if not batch:
-                    self._memory.release_last(in_use)
+                    self._cutter.release_last(in_use)
             return batch
         except PositionNotFoundError:
             self.stop()
@@ -204,18 +205,18 @@ class Batcher:
         """Stop fetching until the next `take`; pages that were not taken are fetched again."""
         self.last_page.time_at_tip.since = None  # a shard that is not read is not at the tip
         self._fetching.stop()
-        self._memory.drop_rest()
+        self._cutter.drop_rest_of_page()
 
-    def rest(self, in_use: int) -> None:
+    def give_back(self, in_use: int) -> None:
         """Give back the memory of pages and batches, but for those ``in_use``; see `take`."""
         self.stop()
-        self._memory.release_batches(in_use)
+        self._cutter.release_batches(in_use)
 
     def close(self) -> None:
         """Stop fetching permanently and release all memory. No batch must be in use."""
         self._fetching.end()
         self.stop()
-        self._memory.close()
+        self._cutter.close()
         self._fetching.memory.close()
 
     @property
@@ -227,13 +228,13 @@ class Batcher:
     @property
     def waiting_since(self) -> float | None:
         """The arrival of the first record that is fetched and not in a batch."""
-        rest = self._memory.rest
+        rest = self._cutter.rest_of_page
         return self._fetching.oldest_at if rest is None else rest.arrival(rest.records[0])
 
     @property
     def bytes_held(self) -> int:
         """The bytes of records that wait or are being processed."""
-        return self._fetching.memory.held + self._memory.held
+        return self._fetching.memory.held + self._cutter.held
 
     @property
     def dropped(self) -> int:
@@ -248,7 +249,7 @@ class Batcher:
         taken, self._bytes = self._bytes, 0
         return taken
 
-    # --- the making of a batch, in this order
+    # --- the making of a batch: a fetcher, its next page, cut by `BatchCutter.next_part`, and then
 
     def _running_fetcher(self) -> FetchAhead | None:
         """Return the fetcher; open one if necessary. Return None if nothing is to be fetched."""
@@ -270,7 +271,7 @@ class Batcher:
             doubt = StartCheck(self._shard_id, progress.read_up_to.position, settings)
             self._progress = replace(progress, start_check=doubt)
             return None
-        found = records if check is None else check.records_after(page.fetched)
+        found = records if check is None else check.check_page(page.fetched)
         self.last_page.note(page)
         self._bytes += page.fetched.size
         # Use the present time, not the time of the fetch: pages age while a slow processor works.
@@ -316,7 +317,7 @@ class Batcher:
         )
         batch, dropped = self._filter.apply(make, page.fetched_at)
         self.oldest_at = page.arrival(records[0]) if records else None
-        self._memory.measure_batch(records)
+        self._cutter.measure_batch(records)
         if dropped:
             self._settings.measures(self._shard_id).filtered(dropped)
             _log.info(

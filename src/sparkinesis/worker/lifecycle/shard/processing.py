@@ -118,7 +118,7 @@ class Processing:
         """
         if not self._begin_anew_after_reset() or self._deliverer.is_stopping:
             return IDLE
-        self._batcher.rest(self._deliverer.batches_in_use)
+        self._batcher.give_back(self._deliverer.batches_in_use)
         return self.checkpoint_meanwhile()
 
     def checkpoint_meanwhile(self) -> float:

@@ -107,7 +107,7 @@ def within(records: Sequence[Record], reads: ReadRange) -> Sequence[Record]:
     return [
         record
         for record in records
-        if (ms := _arrived_ms(record)) is None or reads.since_ms <= ms < reads.until_ms
+        if (ms := record.arrived_ms) is None or reads.since_ms <= ms < reads.until_ms
     ]
 
 
@@ -117,7 +117,7 @@ def is_beyond(fetched: Fetched, reads: ReadRange) -> bool:
     Arrival times are in no order: a record that is a little later than the range ends nothing.
     """
     page = fetched.page
-    last = _arrived_ms(page.records[-1]) if page.records else None
+    last = page.records[-1].arrived_ms if page.records else None
     if last is not None and last >= reads.until_ms + _DISORDER_MS:
         return True
     is_at_tip = page.millis_behind_latest == 0
@@ -128,14 +128,9 @@ def is_beyond(fetched: Fetched, reads: ReadRange) -> bool:
     )
 
 
-def _arrived_ms(record: Record) -> int | None:
-    arrival = record.approximate_arrival_timestamp
-    return None if arrival is None else round(arrival * 1000)
-
-
 def _is_older(record: Record, bound_ms: int) -> bool:
     """Return True if the record is known to have arrived before ``bound_ms`` (epoch ms)."""
-    arrived_ms = _arrived_ms(record)
+    arrived_ms = record.arrived_ms
     return arrived_ms is not None and arrived_ms < bound_ms
 
 

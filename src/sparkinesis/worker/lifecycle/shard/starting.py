@@ -206,8 +206,8 @@ class StartCheck:
         )
         self._is_reported = False
 
-    def records_after(self, fetched: Fetched) -> Sequence[Record] | None:
-        """Return the records after the position, from a page that was read AT the position.
+    def check_page(self, fetched: Fetched) -> Sequence[Record] | None:
+        """Check a page that was read AT the position: report what is lost, return what comes after.
 
         Returns None if the page does not show whether records are missing: check the next page.
         """

@@ -453,9 +453,9 @@ def test_a_shard_on_hold_keeps_the_memory_of_the_batches_in_use(service: Service
     assert reading.take()
     held = reading.bytes_held
     assert held > 0
-    reading.rest(1)
+    reading.give_back(1)
     assert reading.bytes_held == held
-    reading.rest(0)
+    reading.give_back(0)
     assert reading.bytes_held == 0
 
 
@@ -607,7 +607,7 @@ def test_a_pause_ends_the_time_at_the_tip_and_gives_back_all_memory(service: Ser
     assert reader.take() is not None
     since = [reader.last_page.time_at_tip.since]
     reader._fetching.pause()
-    reader.rest(0)
+    reader.give_back(0)
     since.append(reader.last_page.time_at_tip.since)
     assert since == [WORKER_CLOCK, None]
     assert reader.bytes_held == 0
@@ -843,7 +843,7 @@ def test_more_records_fit_into_a_batch_that_is_not_unpacked(service: Service) ->
         whole = Fetched(Page(records, "next", 10), size, NOW_MS)
         service.pages = [FetchedPage(whole, False, WORKER_CLOCK)]
         reading.take()
-        rest = reading._memory.rest
+        rest = reading._cutter.rest_of_page
         counts.append(len(records) - (0 if rest is None else len(rest.records)))
     assert 0 < counts[0] < counts[1]
 

@@ -86,7 +86,7 @@ class Beside:
             oldest_at=None,
             reached=None,
             begin=lambda start, unread: self.restarts.append(start),
-            rest=self.in_use.append,
+            give_back=self.in_use.append,
         )
         self.deliverer = ConcurrentDeliverer(
             cast(HeldLease, self.held),

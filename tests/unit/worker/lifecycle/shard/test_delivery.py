@@ -278,7 +278,7 @@ class Taken:
     def take_again(self) -> None:
         self.again += 1
 
-    def rest(self, in_use: int) -> None:
+    def give_back(self, in_use: int) -> None:
         self.rested.append(in_use)
 
     def begin(self, start: Position, *, unread: WantedRecords | None) -> None:

@@ -149,7 +149,7 @@ def test_records_that_expired_before_a_shard_was_read_are_told_once() -> None:
     stream = Stream()
     check = stream.check(OLD)
     for _ in range(2):
-        assert check.records_after(page(*RECORDS)) == RECORDS
+        assert check.check_page(page(*RECORDS)) == RECORDS
     (text,) = stream.lost
     assert text.startswith(f"shard: The position {OLD} in shard shard of s has expired")
     assert "24 hours" in text
@@ -169,14 +169,14 @@ def test_records_that_expired_before_a_shard_was_read_are_told_once() -> None:
     ids=["longer kept", "young stream", "stream", "young shard", "shard"],
 )
 def test_what_cannot_have_expired_is_no_loss(stream: Stream, *, is_lost: bool) -> None:
-    stream.check(OLD).records_after(page())
+    stream.check(OLD).check_page(page())
     assert bool(stream.lost) is is_lost
 
 
 def test_a_shard_whose_age_cannot_be_asked_counts_as_old() -> None:
     stream = Stream()
     stream.kept = ServiceError("throttled")
-    stream.check(OLD).records_after(page())
+    stream.check(OLD).check_page(page())
     assert len(stream.lost) == 1
 
 
@@ -194,13 +194,13 @@ def test_a_start_at_which_all_is_kept_costs_no_call(
     start: Position, unread: WantedRecords | None
 ) -> None:
     stream = Stream()
-    assert stream.check(start, unread).records_after(page(*RECORDS)) == RECORDS
+    assert stream.check(start, unread).check_page(page(*RECORDS)) == RECORDS
     assert (stream.calls, stream.lost) == ([], [])
 
 
 def test_what_is_wanted_counts_and_not_where_reading_begins() -> None:
     stream = Stream()
-    stream.check(TRIM_HORIZON, WantedRecords(OLD)).records_after(page())
+    stream.check(TRIM_HORIZON, WantedRecords(OLD)).check_page(page())
     assert len(stream.lost) == 1
 
 
@@ -212,16 +212,16 @@ def test_the_record_of_a_checkpoint_that_is_gone_shows_a_loss_unless_it_is_skipp
 ) -> None:
     stream = Stream(bound_ms=bound_ms)
     check = stream.check(AfterRecord("20", NOW_MS - 30 * HOUR_MS, sub_sequence_number=0))
-    assert check.records_after(page(behind=9)) is None, "the next page shows it"
+    assert check.check_page(page(behind=9)) is None, "the next page shows it"
     for _ in range(2):
-        assert check.records_after(page(*RECORDS)) == RECORDS
+        assert check.check_page(page(*RECORDS)) == RECORDS
     assert len(stream.lost) == int(is_lost), "once, though the page may come again"
 
 
 def test_the_record_of_a_checkpoint_that_is_kept_is_done() -> None:
     stream = Stream()
     check = stream.check(AfterRecord("30", NOW_MS - 30 * HOUR_MS, sub_sequence_number=0))
-    assert check.records_after(page(*RECORDS)) == RECORDS[1:]
+    assert check.check_page(page(*RECORDS)) == RECORDS[1:]
     assert (stream.calls, stream.lost) == ([], [])
 
 
