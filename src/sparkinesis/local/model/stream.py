@@ -26,7 +26,7 @@ def warm_shards(mibps: int) -> int:
 
 
 @dataclasses.dataclass
-class StreamSettings:
+class ServiceSettings:
     """The settings of a stream, besides its shards and its retention.
 
     encryption_key: the key's id; None for a stream that is not encrypted.
@@ -99,7 +99,7 @@ class Stream:
         self.created_ms = created_ms
         self.status = "ACTIVE"
         self.key_space = KeySpace(shard_count, created_ms, born_s)
-        self.settings = StreamSettings(mode, max_record_bytes)
+        self.settings = ServiceSettings(mode, max_record_bytes)
         self.retention = Retention()
         self.policy: str | None = None
         self.tags: dict[str, str] = {}

@@ -226,14 +226,14 @@ class Publisher:
         self._gauges = GaugeReaders()
         self.add = self.observe = self._measured.take
         self.watch = self._gauges.add
-        self._delivery = Delivery(target, most)
+        self._sender = Sender(target, most)
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> Publisher:
         """Begin to publish in the background."""
         self._thread = threading.Thread(
-            target=self._run, name=f"sparkinesis-metrics-{self._delivery.to}", daemon=True
+            target=self._run, name=f"sparkinesis-metrics-{self._sender.to}", daemon=True
         )
         self._thread.start()
         return self
@@ -241,12 +241,12 @@ class Publisher:
     @property
     def dropped(self) -> int:
         """The points and measurements that were dropped: statistics of a minute each, at most."""
-        return self._measured.dropped + self._delivery.unsent.dropped + self._delivery.lost
+        return self._measured.dropped + self._sender.unsent.dropped + self._sender.lost
 
     @property
     def held(self) -> int:
         """The points that are not published yet."""
-        return len(self._delivery.unsent)
+        return len(self._sender.unsent)
 
     def close(self) -> None:
         """Publish what is left, for ``close_within`` seconds at most, and stop."""
@@ -258,7 +258,7 @@ class Publisher:
         if thread.is_alive():
             _log.warning(
                 "%s did not take the last metrics within %g s; they are given up.",
-                self._delivery.to,
+                self._sender.to,
                 self._close_within,
             )
 
@@ -269,10 +269,10 @@ class Publisher:
             self._measured.take(*sample)
         for (metric, labels), values in self._measured.drain().items():
             for datum, published in data_of(metric, labels, values, self._selection):
-                self._delivery.unsent.put(minute, datum, published)
-        self._delivery.send()
+                self._sender.unsent.put(minute, datum, published)
+        self._sender.send()
         if self._measured.dropped:
-            self._delivery.log_dropped()
+            self._sender.log_dropped()
 
     def _run(self) -> None:
         try:
@@ -280,17 +280,17 @@ class Publisher:
                 self._flush_safely()
             self._flush_safely()
         finally:
-            self._delivery.end(self.dropped + self.held)
+            self._sender.end(self.dropped + self.held)
 
     def _flush_safely(self) -> None:
         try:
             self.flush()
         except Exception as error:  # noqa: BLE001 - the thread lives on; processing is not affected
             problem = f"{type(error).__name__}: {error}"
-            self._delivery.log(Sent(Fate.LOST, problem, type(error).__name__), error)
+            self._sender.log(Sent(Fate.LOST, problem, type(error).__name__), error)
 
 
-class Delivery:
+class Sender:
     """Sends points to a target, keeps those that it did not take, and logs why. For one thread."""
 
     def __init__(self, target: Target, most: int) -> None:

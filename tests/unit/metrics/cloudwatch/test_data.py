@@ -210,5 +210,5 @@ def test_what_is_published_is_what_the_options_say() -> None:
         Level.DETAILED, "", by_shard=True, own=False
     )
     publisher = exporter.publisher(measured)
-    assert (publisher._flush_every, publisher._delivery.unsent._most) == (7.0, 50)
-    assert publisher._delivery._target._namespace == "ours"  # type: ignore[attr-defined]
+    assert (publisher._flush_every, publisher._sender.unsent._most) == (7.0, 50)
+    assert publisher._sender._target._namespace == "ours"  # type: ignore[attr-defined]
