@@ -23,7 +23,7 @@ _counter = partial(Metric, kind=Kind.COUNTER, unit=Unit.COUNT, scope=Scope.WORKE
 _bytes = partial(Metric, kind=Kind.COUNTER, unit=Unit.BYTES, scope=Scope.WORKER)
 _duration = partial(Metric, kind=Kind.HISTOGRAM, unit=Unit.SECONDS, scope=Scope.WORKER)
 _gauge = partial(Metric, kind=Kind.GAUGE, unit=Unit.COUNT, scope=Scope.WORKER)
-_age = partial(Metric, kind=Kind.GAUGE, unit=Unit.SECONDS, scope=Scope.WORKER)
+_seconds = partial(Metric, kind=Kind.GAUGE, unit=Unit.SECONDS, scope=Scope.WORKER)
 _fleet = partial(Metric, scope=Scope.FLEET)
 _outside = partial(Metric, kind=Kind.GAUGE, unit=Unit.SECONDS, scope=Scope.FLEET)
 _query = partial(Metric, scope=Scope.QUERY)
@@ -89,7 +89,7 @@ LEASES_UNREAD = _gauge(
     name="leases.unread",
     help="Shards that no live worker reads, by this worker's last scan of the lease table.",
 )
-TABLE_UNSEEN = _age(
+TABLE_UNSEEN = _seconds(
     name="table.unseen",
     help="Time since this worker has last seen the whole lease table, or since its start.",
 )
@@ -185,7 +185,7 @@ STREAMS = _gauge(
     help="Streams that the application is to read.",
     kcl=(KclName("MultiStreamTracker", "ActiveStreams.Count"),),
 )
-STREAM_UNREADABLE = _age(
+STREAM_UNREADABLE = _seconds(
     name="stream.unreadable", labels=("stream",),
     help="Time for which this worker cannot read a stream of the application, or cannot find it; "
     "no series while it can.",
@@ -222,11 +222,11 @@ PROCESS_DURATION = _duration(
         KclName("ProcessTask", ""),
     ),
 )
-PROCESSING_FOR = _age(
+PROCESSING_FOR = _seconds(
     name="processing.age", labels=("stream", "shard"),
     help="Duration of the present call of process_records; 0 between two calls.",
 )
-EVENT_LOOP_LAG = _age(
+EVENT_LOOP_LAG = _seconds(
     name="event.loop.lag",
     help="Time that the event loop of coroutines took to answer last, or has not answered for. No "
     "series in a worker without coroutines.",
@@ -259,39 +259,39 @@ CHECKPOINT_DURATION = _duration(
     help="Checkpoints written to the lease table. result: ok, refused (the lease is gone), failed.",
     kcl=(KclName("ProcessTask", "UpdateLease.", _DETAILED),),
 )
-CHECKPOINT_AGE = _age(
+CHECKPOINT_AGE = _seconds(
     name="checkpoint.age", labels=("stream", "shard"),
     help="Time since the shard's last checkpoint, or since this worker took the shard; 0 while "
     "everything delivered is checkpointed.",
 )
-PAUSED_AGE = _age(
+PAUSED_AGE = _seconds(
     name="paused.age", labels=("stream", "shard"),
     help="Time for which the program has paused the shard. No series of a shard that is not "
     "paused.",
 )
-LAG = _age(
+LAG = _seconds(
     name="lag", labels=("stream", "shard"),
     help="Age of the records that are being read or processed: the MillisBehindLatest of the last "
     "page, or the age of the oldest record that is fetched and not processed, if that is more. No "
     "series of a paused shard.",
 )
-APPLICATION_LAG = _age(
+APPLICATION_LAG = _seconds(
     name="application.lag",
     help="The largest lag of the shards that this worker reads.",
 )
-PAGE_LAG = _age(
+PAGE_LAG = _seconds(
     name="page.lag", labels=("stream", "shard"),
     help="The MillisBehindLatest of the service for the last page, as KCLs report it: it grows no "
     "older while the page is processed. No series of a paused shard.",
     kcl=(KclName("ProcessTask", "MillisBehindLatest"),),
 )
-APPLICATION_PAGE_LAG = _age(
+APPLICATION_PAGE_LAG = _seconds(
     name="application.page.lag",
     help="The largest MillisBehindLatest of the shards that this worker reads.",
     kcl=(KclName("ApplicationTracker", "MillisBehindLatest"),),
     otel_name="",  # else one name with `PAGE_LAG`
 )
-STANDING_AGE = _age(
+STANDING_AGE = _seconds(
     name="standing.age", labels=("stream", "shard"),
     help="Time for which the shard makes no progress although records, or a task, wait: a call "
     "does not return, or fails again and again. No series of a shard where nothing waits.",

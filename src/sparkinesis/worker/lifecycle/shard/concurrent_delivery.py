@@ -119,7 +119,7 @@ class ConcurrentDeliverer(Deliverer):
             else:
                 self.measures.processing_failed(start.at)
                 self._call_failed(one, error)
-        self._note_oldest_call()
+        self._publish_calls()
         if not self._running:
             self.stopped_by = self._stopping
         return not self._running
@@ -185,9 +185,10 @@ class ConcurrentDeliverer(Deliverer):
                 del self._running[one]
                 self._try_again(one, self._attempt(one), _NO_THREAD)
                 break
-        self._note_oldest_call()
+        self._publish_calls()
 
-    def _note_oldest_call(self) -> None:
+    def _publish_calls(self) -> None:
+        """Publish for other threads since when calls run, and how old the oldest record is."""
         starts = (start.at for start in self._running.values())
         self.calls.processing_since = min(starts, default=None)
         first, known = self._open.first, self._first
