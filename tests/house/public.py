@@ -46,17 +46,20 @@ PAGES = [
 
 def names_of_page(page: ModuleType) -> Iterator[str]:
     """Yield a line for each public name of a module, and for what it consists of."""
-    for name in getattr(page, "__all__", None) or _defined_by(page):
+    for name in getattr(page, "__all__", None) or defined_by(page):
+        if name.startswith("_"):
+            continue
         thing = getattr(page, name)
         yield f"{page.__name__}.{name}"
         yield from (f"{page.__name__}.{name}{rest}" for rest in _parts(thing))
 
 
-def _defined_by(page: ModuleType) -> list[str]:
+def defined_by(page: ModuleType) -> list[str]:
+    """Return the names of a page without ``__all__``: the classes that the module defines."""
     return [
         name
         for name, thing in vars(page).items()
-        if not name.startswith("_") and getattr(thing, "__module__", None) == page.__name__
+        if isinstance(thing, type) and thing.__module__ == page.__name__
     ]
 
 

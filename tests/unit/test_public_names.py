@@ -18,21 +18,13 @@ from pyspark import cloudpickle
 
 import sparkinesis
 from sparkinesis import errors, events, functions, metrics, sinks, status
+from tests.house.public import defined_by
 
 MOST_NAMES = 45
 """The names of ``sparkinesis`` itself: those that a first program needs."""
 
 ALIASES = {"OnError"}
 """Names of unions: Python gives these no module."""
-
-
-def defined_by(page: ModuleType) -> list[str]:
-    """The names of a page without ``__all__``: what the module itself defines."""
-    return [name for name, thing in vars(page).items() if _module_of(thing) == page.__name__]
-
-
-def _module_of(thing: object) -> str | None:
-    return getattr(thing, "__module__", None) if isinstance(thing, type) else None
 
 
 PAGES = {

@@ -221,26 +221,32 @@ def test_warm_throughput_needs_an_on_demand_stream_and_the_commitment(
 
 # A dry run
 
+ENTRY: dict[str, Any] = {"Data": b"x", "PartitionKey": "k"}
 
-def test_a_dry_run_checks_the_call_and_has_no_effect(stream: Stream, kinesis: LocalKinesis) -> None:
-    entry: dict[str, Any] = {"Data": b"x", "PartitionKey": "k"}
+
+def calls_with_dry_runs(stream: Stream, kinesis: LocalKinesis) -> list[Callable[..., object]]:
+    """The calls of the five operations that take DryRun."""
     begin = {"ShardId": SHARD_0, "ShardIteratorType": "LATEST"}
     at: dict[str, Any] = {"ShardId": SHARD_0, "StartingPosition": {"Type": "LATEST"}}
     consumer, iterator = register(stream), stream.iterator()
-    calls: list[Callable[..., object]] = [
-        partial(stream, "PutRecord", **entry),
-        partial(stream, "PutRecords", Records=[entry]),
+    return [
+        partial(stream, "PutRecord", **ENTRY),
+        partial(stream, "PutRecords", Records=[ENTRY]),
         partial(stream, "GetShardIterator", **begin),
         partial(stream.get, iterator),
         partial(kinesis.subscribe, ConsumerARN=consumer, **at),
     ]
+
+
+def test_a_dry_run_checks_the_call_and_has_no_effect(stream: Stream, kinesis: LocalKinesis) -> None:
+    calls = calls_with_dry_runs(stream, kinesis)
     for call in calls:
         with refused("DryRunOperationException"):
             call(DryRun=True)
     assert stream.read() == []
     with refused("ValidationException"):
         stream("PutRecord", Data=b"x", PartitionKey="", DryRun=True)
-    stream("PutRecord", **entry, DryRun=False)
+    stream("PutRecord", **ENTRY, DryRun=False)
     assert stream.read() == ["x"]
 
 
@@ -250,25 +256,15 @@ def test_a_stream_has_one_dry_run_a_second(
     """Of all five operations together, and beside the calls that are none."""
     kinesis.limits = Limits()
     other = Stream(kinesis, 1, "other")
-    entry: dict[str, Any] = {"Data": b"x", "PartitionKey": "k"}
-    begin = {"ShardId": SHARD_0, "ShardIteratorType": "LATEST"}
-    at: dict[str, Any] = {"ShardId": SHARD_0, "StartingPosition": {"Type": "LATEST"}}
-    consumer, iterator = register(stream), stream.iterator()
-    calls: list[Callable[..., object]] = [
-        partial(stream, "PutRecord", **entry),
-        partial(stream, "PutRecords", Records=[entry]),
-        partial(stream, "GetShardIterator", **begin),
-        partial(stream.get, iterator),
-        partial(kinesis.subscribe, ConsumerARN=consumer, **at),
-    ]
+    calls = calls_with_dry_runs(stream, kinesis)
     for first, second in zip(calls, calls[1:] + calls[:1], strict=True):
         with refused("DryRunOperationException"):
             first(DryRun=True)
         with refused("ThrottlingException: .*stream s "):
             second(DryRun=True)
         with refused("DryRunOperationException"):
-            other("PutRecord", **entry, DryRun=True)
-        stream("PutRecord", **entry)
+            other("PutRecord", **ENTRY, DryRun=True)
+        stream("PutRecord", **ENTRY)
         clock.advance(1000)
     kinesis.limits = None
     for call in calls[:1] * 3:
