@@ -237,8 +237,9 @@ def test_workers_of_a_decommissioned_executor_and_of_a_killed_driver_release_the
         # Nobody else is there to take a lease that expires: leases have to be released.
         producer = flights.put(0.4)
         run.wait(lambda: len(processed(tmp_path)) > 0.4 * len(flights.ids), every=0.2)
-        run.kill_driver()
+        # Read before the kill: workers may be told while it is still waited for.
         killed, deadline = time.monotonic(), Deadline(60)
+        run.kill_driver()
         while set(run.owners().values()) != {None}:
             assert not deadline.has_passed(), run.owners()
             time.sleep(0.05)
