@@ -160,7 +160,7 @@ failed fetching is not restarted | everything_is_processed
 the last record of a shard is lost | readers_resume_where_they_should
     worker.lifecycle.shard.batcher:Batcher.take
     - return batch
-    + return batch.slice(0, len(batch) - 1) if self.at_end and batch else batch
+    + return batch.slice(0, len(batch) - 1) if self.end is not None and batch else batch
 expired records are not reported | readers_resume_where_they_should
     stream.reading.retention:RetentionCheck.report_loss
     + pass
@@ -215,7 +215,7 @@ a call's return value is ignored | readers_resume_where_they_should
     + return None
 a failed batch is skipped | readers_resume_where_they_should
     worker.lifecycle.shard.delivery:Deliverer._failed
-    + self._pass(attempt.batch)
+    + self._pass(attempt.batch, attempt.batch.last if attempt.batch else None)
     + return 0.0
 half of a failed batch is lost | readers_resume_where_they_should
     worker.batches.batch:RecordBatch.halves

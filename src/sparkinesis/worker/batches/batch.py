@@ -67,7 +67,7 @@ class RecordBatch:
 
     def __bool__(self) -> bool:
         """True if there are records; unlike the length, this unpacks nothing."""
-        return (self._is_whole and bool(self._rows.whole)) or len(self) > 0
+        return (self._stop is None and not self._start and bool(self._rows.whole)) or len(self) > 0
 
     def to_arrow(self) -> pa.RecordBatch:
         """Return the records as Arrow columns, with the names of ``format("kinesis")``.
@@ -177,8 +177,9 @@ class RecordBatch:
 
     def after(self, done: ExtendedSequenceNumber) -> RecordBatch:
         """Return the records after the position ``done``."""
-        first = bisect.bisect_right(range(len(self)), done, key=self._position)
-        return self.slice(first, len(self))
+        count = len(self)
+        first = bisect.bisect_right(range(count), done, key=self._position)
+        return self if first == 0 else self.slice(first, count)
 
     def slice(self, start: int, stop: int) -> RecordBatch:
         """Return the records with the indices ``start`` to ``stop - 1``."""

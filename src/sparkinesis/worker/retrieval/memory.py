@@ -36,11 +36,6 @@ def floor_of(limit: int, accounts: int) -> int:
     return max(1, min(_LARGEST_FLOOR, limit // max(_FEW_ACCOUNTS, accounts)))
 
 
-def allowance(limit: int, others: int) -> int:
-    """Return the bytes that an account may hold: half of what the others leave."""
-    return max(0, (limit - others) // 2)
-
-
 class Hold:
     """A reservation of an account's bytes: requested, granted, released. For any thread."""
 
@@ -108,7 +103,7 @@ class Account:
         with budget._lock:
             if not self._is_open and not self._is_closed:
                 self._is_open = True
-                budget.accounts += 1
+                budget._count_accounts(budget.accounts + 1)
                 budget._empty += self.held == 0
             least = max(1, budget.floor // 4) if least is None else least
             want = max(1, want)
@@ -127,7 +122,7 @@ class Account:
                 budget._cancel(hold)
             if self._is_open:
                 self._is_open = False
-                budget.accounts -= 1
+                budget._count_accounts(budget.accounts - 1)
                 budget._empty -= self.held == 0
             self._is_closed = True
             budget._serve()
@@ -141,6 +136,8 @@ class MemoryBudget:
         self._lock = threading.Lock()
         self.accounts = 0
         """The number of open accounts."""
+        self.floor = floor_of(limit, 0)
+        """The bytes that each account may hold in any case."""
         self._empty = 0
         """The number of open accounts that hold nothing: a floor is kept for each."""
         self.held = 0
@@ -149,16 +146,15 @@ class MemoryBudget:
         """The most bytes that all accounts held at one time."""
         self._waiting: list[Hold] = []
 
-    @property
-    def floor(self) -> int:
-        """The bytes that each account may hold in any case."""
-        return floor_of(self.limit, self.accounts)
-
     def account(self) -> Account:
         """Return a new account, which holds nothing."""
         return Account(self)
 
     # --- within the lock
+
+    def _count_accounts(self, accounts: int) -> None:
+        self.accounts = accounts
+        self.floor = floor_of(self.limit, accounts)
 
     def _grant(self, hold: Hold) -> bool:
         """Grant the bytes that are available, if they are enough to be useful."""
@@ -173,10 +169,10 @@ class MemoryBudget:
         return True
 
     def _room(self, account: Account) -> int:
-        """Return the number of bytes that the account may hold in addition."""
+        """Return the bytes that the account may hold in addition: half of what others leave."""
         empty = self._empty - (account._is_open and account.held == 0)
         others = self.held - account.held + empty * self.floor
-        return max(0, allowance(self.limit, others) - account.held)
+        return max(0, (self.limit - others) // 2 - account.held)
 
     def _resize(self, hold: Hold, size: int, *, force: bool) -> int:
         if hold._is_over:
@@ -185,7 +181,7 @@ class MemoryBudget:
             size = min(size, hold.size + self._room(hold._account))
         has_freed = size < hold.size
         self._change(hold, size)
-        if has_freed:
+        if has_freed and self._waiting:
             self._serve()
         return size
 
@@ -201,8 +197,6 @@ class MemoryBudget:
 
     def _serve(self) -> None:
         """Grant free bytes to waiting requests; accounts that hold the least come first."""
-        if not self._waiting:
-            return
         free = self.limit - self.held - self._empty * self.floor
         for hold in sorted(self._waiting, key=lambda waiting: waiting._account.held):
             # No account may hold more than what is free, and the next ones hold more.

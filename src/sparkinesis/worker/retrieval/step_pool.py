@@ -224,8 +224,8 @@ class StepPool:
 
     def _summon(self) -> None:
         """Have a thread look for work, if a step is ready."""
-        if self._ready:
-            self._wake_by(self._threads.summon())
+        if self._ready and (again_at := self._threads.summon()) < math.inf:
+            self._wake_by(again_at)
 
     def _finished(self, work: Work, pause: float | None) -> None:
         """Note that a step was taken."""

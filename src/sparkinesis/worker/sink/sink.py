@@ -226,7 +226,7 @@ class ShardSinks:
     @property
     def is_due(self) -> bool:
         """True if one of the sinks is due."""
-        return any(sink.is_due for sink in self._sinks)
+        return bool(self._sinks) and any(sink.is_due for sink in self._sinks)
 
     @property
     def present_call(self) -> int | None:

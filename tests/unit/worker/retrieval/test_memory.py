@@ -13,7 +13,6 @@ from sparkinesis.worker.retrieval.memory import (
     Account,
     Hold,
     MemoryBudget,
-    allowance,
     floor_of,
 )
 from tests.examples import examples
@@ -34,7 +33,6 @@ def test_an_account_may_hold_half_of_what_the_others_leave() -> None:
     budget = MemoryBudget(900)
     holds = [budget.account().ask(10_000) for _ in range(3)]
     assert [hold.size for hold in holds[:2]] == [450, 225]
-    assert allowance(900, 300) == 300
 
 
 @pytest.mark.parametrize("shards", [2, 10, 50])

@@ -81,8 +81,9 @@ class AutomaticCheckpoints:
 
         since: the time, by `now`, at which the call began.
         """
-        left = len(batch.after(self._checkpointer.last))
-        if left < len(batch):
+        rest = batch.after(self._checkpointer.last)
+        left = len(rest)
+        if rest is not batch:
             self.clear()
         if left:
             self._records += left

@@ -78,7 +78,7 @@ class Batcher:
     ) -> None:
         """``reshard_range``: the hash keys of a shard that came of a reshard; None: another one."""
         self.end: ReadEnd | None = None
-        """The end, once the last batch was taken."""
+        """The end of the shard, or of a replay's range, once its last batch was taken."""
         self.last_page = LastPage(settings.clock)
         self.oldest_at: float | None = None
         """The arrival of the first record of the last batch, by the worker's clock; None: it has no
@@ -92,11 +92,6 @@ class Batcher:
         self._habit = Habit()
         self._progress = self._taken_from = ShardProgress(ReadProgress(TRIM_HORIZON))
         self._bytes = 0
-
-    @property
-    def at_end(self) -> bool:
-        """True once the shard, or the range of a replay, has ended and its last batch was taken."""
-        return self.end is not None
 
     @property
     def reached(self) -> Position:
@@ -141,12 +136,12 @@ class Batcher:
 
         in_use: how many of the last batches with records are still in use; they keep their memory.
 
-        Returns None if no page is ready, `at_end`, while paused, and once fetching has ended; also
-        if there is no memory beside that of the batches in use. Raises the errors of fetching and
-        of making a batch; the next call resumes after the last batch.
+        Returns None if no page is ready, after the `end`, while paused, and once fetching has
+        ended; also if there is no memory beside that of the batches in use. Raises the errors of
+        fetching and of making a batch; the next call resumes after the last batch.
         """
         self._cutter.release_batches(in_use)
-        fetcher = None if self.at_end else self._running_fetcher()
+        fetcher = None if self.end is not None else self._running_fetcher()
         if fetcher is None:
             return None
         before = self._taken_from = self._progress

@@ -185,7 +185,8 @@ class ShardConsumer:
 
     def run_task(self) -> float:
         """Run the task of the current state once; return the seconds until the next step."""
-        self.state = before_task(self.state, self._ending.reason, is_paused=self.fetching.is_paused)
+        is_paused = self.fetching.paused_since is not None
+        self.state = before_task(self.state, self._ending.reason, is_paused=is_paused)
         task = TABLE[self.state].task
         if task is None:
             self._leave()

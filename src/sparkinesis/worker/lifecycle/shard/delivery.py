@@ -31,6 +31,7 @@ from msgspec.structs import replace
 
 from sparkinesis.errors import LeaseLostError, ProcessorError
 from sparkinesis.events import BatchAction, Span
+from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.metrics.tracing import Extent
 from sparkinesis.worker.batches.batch import RecordBatch
@@ -156,8 +157,9 @@ class Deliverer:
             self._queue.insert(1, Attempt(batch.slice(room, len(batch))))
             batch = batch.slice(0, room)
             attempt = self._queue[0] = replace(attempt, batch=batch)
-        if batch:
-            self.checkpointer.permit(batch.last, batch)
+        last = batch.last if batch else None
+        if last is not None:
+            self.checkpointer.permit(last, batch)
         self.checkpointer.sinks.begin_call()
         began = self._settings.clock()
         self.calls.begin(attempt.batch, began, has_failed=attempt.failures + attempt.denials > 0)
@@ -180,9 +182,10 @@ class Deliverer:
             self.calls.end()
             self.checkpointer.end_call()
         self._report.forget_failure()
-        self.calls.records += len(batch)
-        self.measures.processed(len(batch), batch.data_bytes, began)
-        self._pass(batch, since)
+        count = len(batch)
+        self.calls.records += count
+        self.measures.processed(count, batch.data_bytes, began)
+        self._pass(batch, last, since)
         return 0.0
 
     def _undone(self, batch: RecordBatch) -> RecordBatch:
@@ -195,12 +198,20 @@ class Deliverer:
         self._queue[0] = replace(attempt, not_before=self._settings.clock() + pause)
         return pause
 
-    def _pass(self, batch: RecordBatch, since: float | None = None) -> None:
-        """Remove the first batch, which is done; ``since``: the start of its call, or None."""
+    def _pass(
+        self,
+        batch: RecordBatch,
+        last: ExtendedSequenceNumber | None,
+        since: float | None = None,
+    ) -> None:
+        """Remove the first batch, which is done.
+
+        last: the position of its last record; None: it has none. since: the start of its call.
+        """
         self._queue.popleft()
         self.calls.leave(are_others_left=bool(self._queue))
-        if batch:
-            self._done = batch.last
+        if last is not None:
+            self._done = last
             self.automatic.processed(batch, self.automatic.now() if since is None else since)
 
     def _take_back(self) -> None:
@@ -228,7 +239,7 @@ class Deliverer:
             case BatchAction.NONE_LEFT:
                 # After a reset the next step drops all batches, and reads from the new position.
                 if not self.checkpointer.is_reset:
-                    self._pass(attempt.batch)
+                    self._pass(attempt.batch, attempt.batch.last if attempt.batch else None)
             case BatchAction.WAIT | BatchAction.RETRY:
                 return self._put_off(reaction.rest, reaction.pause)
             case BatchAction.STOP:
@@ -259,10 +270,11 @@ class Deliverer:
         if refused is not None:
             return self._put_off(*refused)
         batch = attempt.batch
-        if batch:
-            self.checkpointer.permit(batch.last, batch)
+        last = batch.last if batch else None
+        if last is not None:
+            self.checkpointer.permit(last, batch)
             self.checkpointer.end_call()
-        self._pass(batch)
+        self._pass(batch, last)
         return 0.0
 
     def _hand_over(self, attempt: Attempt, error: BaseException) -> tuple[Attempt, float] | None:

@@ -54,7 +54,7 @@ class ShardFetching:
         Returns None while paused, and once ended.
         """
         with self._lock:
-            if self._is_ended or self.is_paused:
+            if self._is_ended or self.paused_since is not None:
                 return None
             if self._fetcher is None:
                 self._is_confirmed = False

@@ -164,6 +164,10 @@ class TaskWatch:
         front, refused_since: of the delivery, once there is one.
         """
         running, failing = self._running, self._failing
+        if front is None and refused_since is None and failing is None:
+            if running is None:
+                return None
+            return Standstill(running[1], f"the task {running[0].value!r} has not ended")
         found = [
             None if front is None else Standstill(front.since, front),
             None
@@ -173,10 +177,7 @@ class TaskWatch:
             if failing is None
             else Standstill(failing[1], f"the task {failing[0].value!r} fails again and again"),
         ]
-        first = min((one for one in found if one), key=lambda one: one.since, default=None)
-        if first is None and running is not None:
-            return Standstill(running[1], f"the task {running[0].value!r} has not ended")
-        return first
+        return min((one for one in found if one), key=lambda one: one.since)
 
 
 class Warnings:

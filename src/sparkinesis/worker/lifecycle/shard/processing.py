@@ -89,7 +89,7 @@ class Processing:
         if pause is not None:
             return Next(pause)
         has_page = self._take_batches()
-        if not (has_page or deliverer or batcher.at_end):
+        if not (has_page or deliverer or batcher.end is not None):
             return Next(self._soonest(IDLE))
         if not self._held.is_held():
             return Next(end=ShutdownReason.LEASE_LOST)
@@ -143,7 +143,7 @@ class Processing:
     def _take_batches(self) -> bool:
         """Hand pages on as batches while there is room; return True if there was a page."""
         has_page = False
-        while self._deliverer.has_room and not self._batcher.at_end:
+        while self._deliverer.has_room and self._batcher.end is None:
             batch = self._take()
             if batch is None:
                 break
@@ -180,7 +180,7 @@ class Processing:
         A later reader of a quiet shard then does not mistake the silence for lost records.
         """
         at, reached = self._checkpointer.settled, self._batcher.reached
-        if at is None or self._batcher.at_end:
+        if at is None or self._batcher.end is not None:
             return
         if isinstance(reached, AfterRecord) and reached.sequence_number == at.sequence_number:
             self._held.known = at, replace(reached, sub_sequence_number=None)

@@ -64,7 +64,7 @@ class ShardView:
         oldest_at = None if self.deliverer is None else self.deliverer.calls.oldest_at
         if oldest_at is None:
             oldest_at = self._batcher.waiting_since
-        heard_at = None if self._batcher.at_end else self._fetching.heard_at
+        heard_at = None if self._batcher.end is not None else self._fetching.heard_at
         return millis_behind(
             Reading(
                 self._batcher.last_page.millis_behind_latest,

@@ -251,7 +251,7 @@ def test_the_end_comes_with_the_last_records_and_tells_the_children(service: Ser
     assert service.stopped == 1
     # A processor that resets its shard reads it again.
     reading.begin(TRIM_HORIZON)
-    assert not reading.at_end
+    assert reading.end is None
 
 
 def test_what_follows_a_shard_is_no_older_than_its_last_record(service: Service) -> None:
@@ -379,7 +379,7 @@ def test_what_skipping_leaves_of_a_page(
     reading = batcher(service, started_ms=NOW_MS - 5000, skip_older_than=skip)
     service.pages = [fetched]
     assert take(reading) == taken
-    assert reading.at_end == fetched.at_shard_end
+    assert (reading.end is not None) == fetched.at_shard_end
 
 
 def test_bytes_are_counted_once(service: Service) -> None:
@@ -408,7 +408,7 @@ def test_a_page_that_is_too_large_for_a_batch_comes_in_parts(service: Service) -
     reading = batcher(service, memory=budget)
     service.pages = [held_page(budget, *map(record, range(1, 14)), end=True)]
     parts: list[list[bytes]] = []
-    while not reading.at_end:
+    while reading.end is None:
         batch = reading.take()
         assert batch is not None
         parts.append([each.data for each in batch.records])
@@ -649,7 +649,7 @@ def test_before_it_is_read_a_shard_is_not_waited_for(service: Service) -> None:
     settings = batcher(service)._settings
     none = cast(Any, None)
     reading = Batcher(ShardFetching(SHARD, settings, none, none), settings, None)
-    assert not reading.at_end
+    assert reading.end is None
     heard = [reading._fetching.heard_at]
     for begin in (reading.expect_page, lambda: reading.begin(TRIM_HORIZON)):
         service.now += 3.0
@@ -684,7 +684,7 @@ def test_what_was_taken_is_fetched_again_if_asked_for(service: Service, *, end: 
     service.pages = [page(record(1)), page(record(2), end=end), page(record(2), end=end)]
     assert [take(reading) for _ in range(2)] == [[b"1"], [b"2"]]
     reading.take_again()
-    assert not reading.at_end
+    assert reading.end is None
     assert take(reading) == [b"2"]
     assert len(service.opened) == 2
     start, _ = service.opened[-1]
@@ -731,7 +731,7 @@ def test_what_is_gone_with_its_stream_is_no_loss_of_the_new_stream(
     with pytest.raises(StreamNotFoundError, match="was deleted, and made anew"):
         reading.take()
     assert service.stopped == 1
-    assert not reading.at_end
+    assert reading.end is None
     assert "lost" not in caplog.text
 
 
@@ -778,9 +778,9 @@ def test_a_replay_reads_its_range_and_ends_behind_it(service: Service) -> None:
     first = page(record(1, age_s=60.001), record(2, age_s=60), record(3, age_s=30))
     service.pages = [first, page(record(4, age_s=31), record(5, age_s=20))]
     assert take(reading) == [b"2"]
-    assert not reading.at_end
+    ends = [reading.end]
     assert take(reading) == [b"4"]
-    assert reading.end == ReadEnd(ShutdownReason.REQUESTED)
+    assert [*ends, reading.end] == [None, ReadEnd(ShutdownReason.REQUESTED)]
     assert service.stopped == 1
 
 
@@ -910,7 +910,7 @@ def test_a_question_that_fails_is_asked_again(service: Service) -> None:
     service.describing = ServiceError("throttled")
     with pytest.raises(ServiceError):
         reading.take()
-    assert not reading.at_end
+    assert reading.end is None
     service.describing = None
     assert take(reading) == [b"0"]
     assert (service.described, reading.dropped) == (2, 1)

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from sparkinesis.status import ShardState
+from sparkinesis.worker.lifecycle.shard.batcher import ReadEnd
 from sparkinesis.worker.lifecycle.shard.lag import NAMED_AFTER, UNHEARD_AFTER
 from sparkinesis.worker.lifecycle.shard.shard_view import ShardView
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
@@ -23,7 +24,7 @@ class Viewed:
         self.fetching = SimpleNamespace(is_paused=False, paused_since=None, heard_at=NOW)
         self.batcher = SimpleNamespace(
             waiting_since=None,
-            at_end=False,
+            end=None,
             dropped=3,
             last_page=SimpleNamespace(millis_behind_latest=1500),
         )
@@ -61,7 +62,7 @@ def test_no_lag_is_known_of_a_shard_that_is_paused_or_read_to_its_end() -> None:
     one.fetching.is_paused = True
     assert one.view.millis_behind(NOW) is None
     one.fetching.is_paused = False
-    one.batcher.at_end = True
+    one.batcher.end = ReadEnd()
     assert one.view.millis_behind(NOW + 2 * UNHEARD_AFTER) == 1500, "no page is waited for"
     one.view.read_to = ShutdownReason.REQUESTED
     assert one.view.millis_behind(NOW) == 1500, "the range of a replay has ended"
