@@ -105,8 +105,8 @@ only the last page of shards is read | leases_are_deleted_in_time
     + shards = answer["Shards"]
 a batch is checkpointed before it is processed | checkpoints_are_requested
     worker.lifecycle.shard.delivery:Deliverer.deliver
-    - self.checkpointer.permit(batch.last, batch)
-    + self.checkpointer.permit(batch.last, batch)
+    - self.checkpointer.permit(last, batch)
+    + self.checkpointer.permit(last, batch)
     + self.checkpointer.checkpoint()
 failed records may be checkpointed | readers_resume_where_they_should
     worker.checkpointer:Checkpointer.take_back
