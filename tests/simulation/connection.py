@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.encoding.codecs import JsonCodec
+from sparkinesis.local.model.alarm import Wait
 from sparkinesis.local.model.registered_consumer import (
     EVENT,
     End,
     Event,
     ExceptionEvent,
     Subscription,
-    Wait,
 )
 from sparkinesis.local.wire import push
 from tests.simulation.kinesis import READ_TIMEOUT

@@ -102,7 +102,9 @@ def local(
     ] = 0,
     stream_delay_ms: Annotated[
         int,
-        typer.Option(min=0, help="Milliseconds a stream stays CREATING, UPDATING or DELETING."),
+        typer.Option(
+            min=0, help="Milliseconds a stream or queue stays CREATING, UPDATING or DELETING."
+        ),
     ] = 500,
     reshard_delay_ms: Annotated[
         int | None,

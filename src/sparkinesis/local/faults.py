@@ -21,8 +21,8 @@ from typing import Any, Literal
 class Call:
     """One request, as passed to a fault plan.
 
-    stream: the name of the stream, or of the table for a DynamoDB call; None if the request names
-    none.
+    stream: the name of the stream, also of a queue's, or of the table for a DynamoDB call; None if
+    the request names none.
     shard: the shard that the request or its iterator names.
     ordinal: 1 for the first call of this operation on this stream and shard, 2 for the second.
     """
@@ -43,7 +43,7 @@ class Fault:
     entries: with a code, PutRecords returns the error for these entries only (0-based) and stores
     the others. DynamoDB's BatchExecuteStatement does the same for these statements; the codes are
     those of BatchStatementError, such as ThrottlingError, TransactionConflict or
-    InternalServerError.
+    InternalServerError. So do the calls on receipt handles of a queue, in `Failed`.
     takes_effect: with a code, the call (or the entries) takes effect although the error is
     returned, as after an internal error of the service.
     delay_ms: the call takes effect at once; its response is sent this many ms later (real time).
@@ -55,6 +55,9 @@ class Fault:
     arrival_skew_ms: added to the arrival time of the records that the call puts.
     omit: fields that are left out of GetRecords' response, or of each event of SubscribeToShard,
     such as ChildShards, which the service may leave out too.
+    turns_order: the records of a receive from a queue come in the reverse order.
+    forgets_acknowledgement: an acknowledgement to a queue succeeds, and its records are visible
+    again, as on Kinesis on rare occasions.
     begins_early: GetShardIterator and SubscribeToShard start this many records before the requested
     position, as some other servers do.
     """
@@ -71,6 +74,8 @@ class Fault:
     stream_after: int = 0
     arrival_skew_ms: int = 0
     omit: frozenset[str] = frozenset()
+    turns_order: bool = False
+    forgets_acknowledgement: bool = False
     begins_early: int = 0
 
     @classmethod
@@ -98,8 +103,10 @@ FaultPlan = Callable[[Call], "Fault | None"]
 class CallRecord:
     """One finished call. An event of a subscription is logged as a call of SubscribeToShardEvent.
 
+    time_ms: when it began.
     records, bytes: the records put or returned; bytes count data and partition keys, before base64.
-    error: the error code of the response; None for success, "Dropped" for a dropped connection.
+    error: the error code of the response; None for success, "Dropped" for a connection that a fault
+    drops, or a client that waits for a queue's records.
     access_key: the id of the access key that signed the call; None for a call in this process.
     """
 

@@ -7,8 +7,9 @@ calls; `wire` serves them over HTTP.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,14 +17,23 @@ import msgspec
 
 from sparkinesis.local import service_errors
 from sparkinesis.local.clock import Clock, ManualClock, system_clock
-from sparkinesis.local.encoding import requests
+from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.encoding.codecs import Codec, JsonCodec
 from sparkinesis.local.faults import Call, CallLog, CallRecord, Fault, FaultPlan
+from sparkinesis.local.model.alarm import Wait
 from sparkinesis.local.model.limits import Limits
+from sparkinesis.local.model.queue import Poll
 from sparkinesis.local.model.registered_consumer import EVENT, Event, Step, Subscription
 from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
-from sparkinesis.local.operations import OPERATIONS, Result
-from sparkinesis.local.operations.context import NO_FAULT, Context, Delays, Json, Region
+from sparkinesis.local.operations import OPERATIONS, Done, Result, queue_records
+from sparkinesis.local.operations.context import (
+    NO_FAULT,
+    Context,
+    Delays,
+    Json,
+    Region,
+    queue_id,
+)
 from sparkinesis.local.service_errors import ConnectionDroppedError, KinesisError
 
 DEFAULT_REGION = "us-east-1"
@@ -36,6 +46,7 @@ class CallResult:
     delay_ms: a fault plan's delay of the response.
     subscription: the subscription that SubscribeToShard began; its events are the body. The caller
     has to pass it to `LocalKinesis.release`. cut_after: see `Fault`.
+    waiting: the call waits for its result: see `LocalKinesis.resume`.
     """
 
     status: int = 200
@@ -45,6 +56,18 @@ class CallResult:
     dropped: bool = False
     subscription: Subscription | None = None
     cut_after: int | None = None
+    waiting: PendingCall | None = None
+
+
+@dataclasses.dataclass(eq=False)
+class PendingCall:
+    """A call that is not finished. poll: of a call that waits for a queue's records."""
+
+    context: Context
+    codec: Codec
+    access_key: str | None
+    poll: Poll | None = None
+    is_finished: bool = False
 
 
 class LocalKinesis:
@@ -55,7 +78,7 @@ class LocalKinesis:
     faults: a fault plan; may be set at any time.
     empty_pages: how many empty responses a new iterator returns before records, if there are any.
     With any, a closed shard's end comes in an empty response after its last records.
-    stream_delay_ms: how long a stream stays CREATING, UPDATING or DELETING, by the clock.
+    stream_delay_ms: how long a stream or queue stays CREATING, UPDATING or DELETING, by the clock.
     reshard_delay_ms: how long a stream stays UPDATING during a reshard; None for stream_delay_ms.
     consumer_delay_ms: how long a consumer stays CREATING or DELETING, by the clock.
     calls: the log of calls.
@@ -101,7 +124,8 @@ class LocalKinesis:
 
         Data is passed as bytes and returned as base64; datetimes become seconds. For
         SubscribeToShard, whose response is a stream of events, use `subscribe`. A fault plan's
-        delays are ignored.
+        delays are ignored, and a receive from a queue does not wait for records: it returns those
+        that are visible.
         Raises: KinesisError; ConnectionDroppedError.
         """
         outcome = self._call(operation, region, request)
@@ -137,39 +161,69 @@ class LocalKinesis:
         region: str = DEFAULT_REGION,
         codec: Codec | None = None,
         access_key: str | None = None,
+        may_wait: bool = False,
     ) -> CallResult:
-        """Execute one encoded request. The service's errors are outcomes, not exceptions."""
-        codec = codec or self._json
+        """Execute one encoded request. The service's errors are outcomes, not exceptions.
+
+        may_wait: return a receive that has to wait for a queue's records as `CallResult.waiting`.
+        """
         with self._lock:
             context = self._context(operation, region)
-            try:
-                result = self._execute(context, body, codec)
-            except KinesisError as error:
-                answer = codec.encode_error(error.code, error.message)
-                outcome = CallResult(error.status, answer, error.code, context.fault.delay_ms)
-            except ConnectionDroppedError:
-                outcome = CallResult(error="Dropped", dropped=True, delay_ms=context.fault.delay_ms)
+            call = PendingCall(context, codec or self._json, access_key)
+            execute = functools.partial(self._execute, context, body, call.codec)
+            return self._attempt(call, execute, may_wait=may_wait)
+
+    def resume(self, call: PendingCall) -> CallResult | Wait:
+        """Return the result of a call that waits, or how long it has to wait still.
+
+        `call.poll.alarm` wakes the caller, who has to pass the call to `leave` in the end.
+        """
+        poll = call.poll
+        assert poll is not None, "only a receive waits"
+        with self._lock:
+            outcome = self._attempt(call, lambda: poll, may_wait=True)
+            return outcome if outcome.waiting is None else poll.wait()
+
+    def leave(self, call: PendingCall) -> None:
+        """End a call that waits: it has its result, or its client has gone."""
+        with self._lock:
+            if call.poll is not None:
+                call.poll.close()
+            if not call.is_finished:
+                self._log(call, "Dropped")
+
+    def _attempt(
+        self, call: PendingCall, execute: Callable[[], Result], *, may_wait: bool
+    ) -> CallResult:
+        context, codec = call.context, call.codec
+        try:
+            result = execute()
+            if isinstance(result, Poll):
+                call.poll = result
+                answer = queue_records.received(context, result, self.clock(), may_wait=may_wait)
+                if answer is None:
+                    return CallResult(waiting=call)
+                result = answer
+            result = _after_effect(context.fault, result)
+        except KinesisError as error:
+            encoded = codec.encode_error(error.code, error.message)
+            outcome = CallResult(error.status, encoded, error.code, context.fault.delay_ms)
+        except ConnectionDroppedError:
+            outcome = CallResult(error="Dropped", dropped=True, delay_ms=context.fault.delay_ms)
+        else:
+            delay_ms, cut_after = context.fault.delay_ms, context.fault.cut_after
+            if isinstance(result, Subscription):
+                outcome = CallResult(delay_ms=delay_ms, subscription=result, cut_after=cut_after)
             else:
-                delay_ms, cut_after = context.fault.delay_ms, context.fault.cut_after
-                if isinstance(result, Subscription):
-                    outcome = CallResult(
-                        delay_ms=delay_ms, subscription=result, cut_after=cut_after
-                    )
-                else:
-                    outcome = CallResult(body=codec.encode(result), delay_ms=delay_ms)
-            call = CallRecord(
-                context.now,
-                operation,
-                region,
-                context.stream,
-                context.shard,
-                context.records,
-                context.bytes,
-                outcome.error,
-                access_key,
-            )
-            self.calls.append(call)
-            return outcome
+                outcome = CallResult(body=codec.encode(result), delay_ms=delay_ms)
+        self._log(call, outcome.error)
+        return outcome
+
+    def _log(self, call: PendingCall, error: str | None) -> None:
+        context, call.is_finished = call.context, True
+        where = (context.operation, context.region.name, context.stream, context.shard)
+        read = (context.records, context.bytes)
+        self.calls.append(CallRecord(context.now, *where, *read, error, call.access_key))
 
     def fault_for(
         self, operation: str, region: str, stream: str | None, shard: str | None = None
@@ -229,6 +283,9 @@ class LocalKinesis:
                     for consumer in stream.consumers.values():
                         for subscription in consumer.subscriptions.values():
                             subscription.alarm.tick(now)
+                for queue in region.queues.values():
+                    for poll in queue.polls:
+                        poll.alarm.tick(now)
 
     # Dispatch
 
@@ -246,23 +303,31 @@ class LocalKinesis:
         operation = OPERATIONS.get(context.operation)
         if operation is None:
             raise service_errors.unknown_operation(context.operation)
+        validation.check_known(context.operation)
         request = codec.decode(context.operation, body, operation.request, operation.trusting)
-        context.stream, context.shard = _target(request)
+        context.stream, context.shard = _target(request, context.region)
         fault = context.fault = self.fault_for(
             context.operation, context.region.name, context.stream, context.shard
         )
         if fault.drop == "before":
             raise ConnectionDroppedError
-        failure = KinesisError(fault.code or "", fault.message, fault.status)
         if fault.fails_whole_call and not fault.takes_effect:
-            raise failure
+            raise _injected(fault)
         context.meter_account()
-        result = operation.handle(context, request)
-        if fault.drop != "after" and not fault.fails_whole_call:
-            return result
-        if isinstance(result, Subscription):
-            result.close()
-        raise ConnectionDroppedError if fault.drop == "after" else failure
+        return operation.handle(context, request)
+
+
+def _after_effect(fault: Fault, result: Done) -> Done:
+    """Return the result of a call that took effect, unless its fault hides it."""
+    if fault.drop != "after" and not fault.fails_whole_call:
+        return result
+    if isinstance(result, Subscription):
+        result.close()
+    raise ConnectionDroppedError if fault.drop == "after" else _injected(fault)
+
+
+def _injected(fault: Fault) -> KinesisError:
+    return KinesisError(fault.code or "", fault.message, fault.status)
 
 
 def _wire(value: Any) -> Any:
@@ -276,10 +341,10 @@ def _wire(value: Any) -> Any:
     return value
 
 
-_NAMES_A_STREAM = ("stream", "consumer", "resource")
+_HAVE_ARNS = ("stream", "consumer", "resource", "queue")
 
 
-def _target(request: requests.Request) -> tuple[str | None, str | None]:
+def _target(request: requests.Request, region: Region) -> tuple[str | None, str | None]:
     """Return the names of the stream and the shard; None for a missing one."""
     if isinstance(request, requests.GetRecords):
         token = unseal(request.shard_iterator, ShardIterator)
@@ -287,15 +352,26 @@ def _target(request: requests.Request) -> tuple[str | None, str | None]:
     if isinstance(request, requests.ListShards) and request.next_token is not None:
         listing = unseal(request.next_token, ListShardsToken)
         return (listing.stream if listing is not None else None), None
-    stream: str | None = getattr(request, "stream_name", None)
-    arn: str | None = next(
-        filter(None, (getattr(request, f"{kind}_arn", None) for kind in _NAMES_A_STREAM)), None
-    )
-    if stream is None and arn is not None:
-        stream = arn.partition(":stream/")[2].partition("/")[0]
     shard: str | None = (
         getattr(request, "shard_id", None)
         or getattr(request, "shard_to_split", None)
         or getattr(request, "shard_to_merge", None)
     )
-    return stream, shard
+    stream: str | None = getattr(request, "stream_name", None)
+    return stream or _stream_of(_arn(request), region), shard
+
+
+def _arn(request: requests.Request) -> str:
+    """Return the ARN of a request; empty if it has none."""
+    if isinstance(request, requests.CreateQueue):
+        return request.stream_configuration_list[0].stream_arn
+    arns = (getattr(request, f"{kind}_arn", None) for kind in _HAVE_ARNS)
+    return next(filter(None, arns), "")
+
+
+def _stream_of(arn: str, region: Region) -> str | None:
+    """Return the name of the stream that an ARN names, or that a consumer or a queue reads."""
+    if queue_id(arn) is None:
+        return arn.partition(":stream/")[2].partition("/")[0] or None
+    queue = region.queues.get(queue_id(arn) or "")
+    return None if queue is None else queue.stream.name

@@ -46,6 +46,26 @@ def not_active(stream: str, account: str, status: str) -> KinesisError:
     )
 
 
+def provisioned(stream: str, account: str) -> KinesisError:
+    return KinesisError(
+        "ValidationException",
+        f"Request is invalid. Stream {stream} under account {account} is in Provisioned mode.",
+    )
+
+
+def queue_not_found(arn: str, account: str) -> KinesisError:
+    return KinesisError(
+        "ResourceNotFoundException", f"Queue {arn} under account {account} not found."
+    )
+
+
+def queue_not_active(
+    name: str, account: str, status: str, code: str = "ResourceInUseException"
+) -> KinesisError:
+    message = f"Queue {name} under account {account} not ACTIVE, instead in state {status}"
+    return KinesisError(code, message)
+
+
 def invalid_argument(message: str) -> KinesisError:
     return KinesisError("InvalidArgumentException", message)
 
@@ -64,6 +84,10 @@ def serialization(message: str) -> KinesisError:
 
 def limit_exceeded(message: str) -> KinesisError:
     return KinesisError("LimitExceededException", message)
+
+
+def throttled(message: str) -> KinesisError:
+    return KinesisError("ThrottlingException", message)
 
 
 def shard_throttled(shard: str, stream: str, account: str) -> KinesisError:
@@ -88,12 +112,17 @@ def unknown_operation(target: str) -> KinesisError:
     return KinesisError("UnknownOperationException", f"Unknown operation: {target or '(none)'}")
 
 
+def unknown_to_botocore(operation: str, version: str) -> KinesisError:
+    return KinesisError(
+        "UnknownOperationException",
+        f"Unknown operation: {operation}. The local server takes the service model of botocore, "
+        f"and botocore {version} has no such operation: it needs botocore >= 1.44.5.",
+    )
+
+
 def dry_run_throttled(stream: str, account: str) -> KinesisError:
     """The error of a second dry run in a second, by any of the five operations that have it."""
-    return KinesisError(
-        "ThrottlingException",
-        f"Rate exceeded for dry runs of stream {stream} under account {account}.",
-    )
+    return throttled(f"Rate exceeded for dry runs of stream {stream} under account {account}.")
 
 
 def dry_run() -> KinesisError:

@@ -8,13 +8,13 @@ import msgspec
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.encoding.codecs import JsonCodec
+from sparkinesis.local.model.alarm import Wait
 from sparkinesis.local.model.registered_consumer import (
     End,
     Event,
     ExceptionEvent,
     Step,
     Subscription,
-    Wait,
 )
 from tests.unit.local.calls import ARN, SHARD_0, Stream, data
 

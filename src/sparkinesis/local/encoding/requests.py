@@ -12,6 +12,7 @@ _SPECIAL = {
     "stream_arn": "StreamARN",
     "consumer_arn": "ConsumerARN",
     "resource_arn": "ResourceARN",
+    "queue_arn": "QueueARN",
     "max_record_size_in_kib": "MaxRecordSizeInKiB",
     "warm_throughput_mibps": "WarmThroughputMiBps",
 }
@@ -193,6 +194,75 @@ class ListStreamConsumers(Request, frozen=True):
     max_results: int | None = None
 
 
+class QueueStartingPosition(Request, frozen=True):
+    type: str
+    timestamp: float | None = None
+
+
+class QueueStreamConfiguration(Request, frozen=True):
+    stream_arn: str
+    starting_position: QueueStartingPosition | None = None
+
+
+class DeadLetterConfiguration(Request, frozen=True):
+    target_type: str
+    max_receive_count: int | None = None
+
+
+class QueueAttributes(Request, frozen=True):
+    visibility_timeout_seconds: int | None = None
+    dead_letter_configuration: DeadLetterConfiguration | None = None
+
+
+class CreateQueue(Request, frozen=True):
+    queue_name: str
+    stream_configuration_list: list[QueueStreamConfiguration]
+    queue_attributes: QueueAttributes | None = None
+    tags: dict[str, str] | None = None
+
+
+class QueueRequest(Request, frozen=True, kw_only=True):
+    """A request for a queue."""
+
+    queue_arn: str
+
+
+class UpdateQueue(QueueRequest, frozen=True, kw_only=True):
+    queue_attributes: QueueAttributes
+
+
+class QueueStreamFilter(Request, frozen=True):
+    stream_arn: str
+    stream_creation_timestamp: float | None = None
+
+
+class ListQueues(Request, frozen=True):
+    max_results: int | None = None
+    next_token: str | None = None
+    stream_filter: list[QueueStreamFilter] | None = None
+
+
+class ReceiveRecords(QueueRequest, frozen=True, kw_only=True):
+    """A receive, of records or of dead letters."""
+
+    limit: int = 10
+    wait_time_seconds: int = 9
+    visibility_timeout_seconds: int | None = None
+
+
+class Receipt(Request, frozen=True):
+    """One entry of `Receipts`. visibility_timeout_seconds: if this is what the call changes."""
+
+    receipt_handle: str
+    visibility_timeout_seconds: int = 0
+
+
+class Receipts(QueueRequest, frozen=True, kw_only=True):
+    """A request for records, or dead letters, that were received."""
+
+    entries: list[Receipt]
+
+
 class AddTagsToStream(StreamRequest, frozen=True, kw_only=True):
     tags: dict[str, str]
 
@@ -207,7 +277,7 @@ class ListTagsForStream(StreamRequest, frozen=True, kw_only=True):
 
 
 class ResourceRequest(Request, frozen=True, kw_only=True):
-    """A request for a stream or a consumer."""
+    """A request for a stream, a consumer or a queue."""
 
     resource_arn: str
 

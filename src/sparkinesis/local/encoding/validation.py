@@ -46,6 +46,14 @@ def _service() -> Any:
     return ServiceModel(Loader().load_service_model("kinesis", "service-2"), "kinesis")
 
 
+def check_known(operation: str) -> None:
+    """Raise KinesisError if this botocore, an old one, does not know an operation."""
+    if operation not in _service().operation_names:
+        import botocore  # noqa: PLC0415 - imported late, as above
+
+        raise service_errors.unknown_to_botocore(operation, botocore.__version__)
+
+
 @functools.cache
 def input_shape(operation: str) -> Any:
     return _service().operation_model(operation).input_shape

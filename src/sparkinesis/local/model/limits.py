@@ -35,6 +35,7 @@ MAX_GET_BYTES = 10 * MIB
 ITERATOR_LIFE_MS = 300_000
 TOKEN_LIFE_MS = 300_000
 MAX_CONSUMERS = 20
+"""Registered consumers and queues of a stream, together."""
 MAX_COMMITTED_CONSUMERS = 50
 """The limit for on-demand streams of an account with the minimum throughput billing commitment."""
 MAX_CREATING_CONSUMERS = 5
@@ -80,7 +81,9 @@ class Limits:
     two successful SubscribeToShard calls of one consumer for one shard.
     account_shards: the open shards of all provisioned streams of a region; None for the service's
     default. account_on_demand_streams: the on-demand streams of a region. creating_streams: the
-    streams of a region in state CREATING.
+    streams of a region in state CREATING. changing_queues: the queues of a region in state CREATING
+    or DELETING. queue_in_flight: the records of a queue that are received, not acknowledged and not
+    visible.
     """
 
     shard_get_records: int = 5
@@ -95,6 +98,8 @@ class Limits:
     account_shards: int | None = None
     account_on_demand_streams: int = 50
     creating_streams: int = 5
+    changing_queues: int = 5
+    queue_in_flight: int = 120_000
     account_calls: Mapping[str, int] = dataclasses.field(default_factory=lambda: _ACCOUNT_CALLS)
 
     def shards_in(self, region: str) -> int:

@@ -198,6 +198,29 @@ class Records:
     bytes: int = 0
 
 
+class DecodedRecord(msgspec.Struct, frozen=True, rename="pascal"):
+    """A stored record. approximate_arrival_timestamp: in seconds. partition_key: None for none."""
+
+    sequence_number: str
+    data: bytes
+    approximate_arrival_timestamp: float
+    partition_key: str | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes of the data and the key."""
+        return len(self.data) + len((self.partition_key or "").encode())
+
+
+_decode = msgspec.json.Decoder(list[DecodedRecord]).decode
+
+
+def decoded(records: Records) -> list[DecodedRecord]:
+    """Decode consecutive records."""
+    text = b"".join((b"[", *buffers(records.json)))
+    return _decode(text[:-1] + b"]") if records.count else []
+
+
 class RecordPage(msgspec.Struct, frozen=True):
     """Records as the shard stores them, and the answer's other members."""
 

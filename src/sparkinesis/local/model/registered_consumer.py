@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from sparkinesis.local.faults import Fault
 from sparkinesis.local.model import limits
+from sparkinesis.local.model.alarm import Alarm, Wait
 from sparkinesis.local.model.limits import Bucket, Limits
 from sparkinesis.local.model.records import RecordPage, Records
 from sparkinesis.local.model.shard_log import Shard
@@ -92,13 +93,6 @@ class ExceptionEvent:
 
 
 @dataclasses.dataclass(frozen=True)
-class Wait:
-    """No event until `wake` is called or the clock reaches `until_ms`."""
-
-    until_ms: int
-
-
-@dataclasses.dataclass(frozen=True)
 class End:
     """The regular end: the subscription has expired, or the shard's end has been sent."""
 
@@ -117,34 +111,6 @@ class ShardOwner(Protocol):
     def settle(self, now: int) -> None: ...
 
     def trim(self, shard: Shard, now: int) -> None: ...
-
-
-class Alarm:
-    """Wakes the sender of a subscription: by an event, or once a `Wait` is over.
-
-    wake: called, from any thread. Set by the sender.
-    """
-
-    def __init__(self) -> None:
-        self.wake: Callable[[], None] = _ignore
-        self._at_ms: int | None = None
-
-    def set(self, until_ms: int) -> Wait:
-        """Return a `Wait`, after which `tick` wakes the sender."""
-        self._at_ms = until_ms
-        return Wait(until_ms)
-
-    def tick(self, now: int) -> None:
-        """Wake the sender if the clock has reached the time of its `Wait`."""
-        if self._at_ms is not None and now >= self._at_ms:
-            self.ring()
-
-    def stop(self) -> None:
-        """Do not wake the sender by `tick`."""
-        self._at_ms = None
-
-    def ring(self) -> None:
-        self.wake()
 
 
 class Subscription:
@@ -209,7 +175,7 @@ class Subscription:
     def close(self) -> None:
         """End the subscription; no event follows."""
         self._last = End()
-        self.alarm.wake = _ignore
+        self.alarm.silence()
         self.shard.unwatch(self.alarm.ring)
         self._on_close(self)
 
@@ -242,7 +208,3 @@ class Subscription:
 
     def _at_end(self, records: Records) -> bool:
         return not self.shard.is_open and records.next_position >= self.shard.log.end_position
-
-
-def _ignore() -> None:
-    pass

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 from sparkinesis.local.model.key_space import KeySpace
+from sparkinesis.local.model.lifecycle import Lifecycle
 from sparkinesis.local.model.limits import StreamUse
 from sparkinesis.local.model.registered_consumer import Consumer
 from sparkinesis.local.model.shard_log import Shard
@@ -76,11 +76,10 @@ class Retention:
         self.hours = hours
 
 
-class Stream:
+class Stream(Lifecycle):
     """A stream.
 
     born_s: the second that the sequence numbers of the first shards begin with.
-    status: CREATING, ACTIVE, UPDATING or DELETING.
     """
 
     def __init__(
@@ -94,10 +93,10 @@ class Stream:
         born_s: int,
         max_record_bytes: int,
     ) -> None:
+        super().__init__()
         self.name = name
         self.arn = arn
         self.created_ms = created_ms
-        self.status = "ACTIVE"
         self.key_space = KeySpace(shard_count, created_ms, born_s)
         self.settings = ServiceSettings(mode, max_record_bytes)
         self.retention = Retention()
@@ -105,8 +104,6 @@ class Stream:
         self.tags: dict[str, str] = {}
         self.consumers: dict[str, Consumer] = {}
         self.use = StreamUse()
-        # The instant of the next change, and what it changes; of a DELETING stream, its end.
-        self._pending: tuple[int, Callable[[int], None]] | None = None
 
     @property
     def shards(self) -> list[Shard]:
@@ -117,19 +114,6 @@ class Stream:
     def open_shards(self) -> list[Shard]:
         """The open shards, by hash key."""
         return self.key_space.open_shards
-
-    @property
-    def is_serving(self) -> bool:
-        """True unless the stream is CREATING or DELETING: it shows shards and takes records."""
-        return self.status in {"ACTIVE", "UPDATING"}
-
-    @property
-    def due_ms(self) -> int | None:
-        """The time at which a delayed change takes effect; None if no change is pending."""
-        return self._pending[0] if self._pending is not None else None
-
-    def is_gone(self, now: int) -> bool:
-        return self.status == "DELETING" and self.due_ms is not None and now >= self.due_ms
 
     def trim_horizon_ms(self, now: int) -> int:
         """Return the instant of TRIM_HORIZON: the horizon, or the creation if that is later."""
@@ -142,41 +126,16 @@ class Stream:
 
     def settle(self, now: int) -> None:
         """Apply what is due: a delayed change, and the removal of consumers and expired shards."""
-        is_due = self.due_ms is not None and now >= self.due_ms
-        if self._pending is not None and is_due and self.status != "DELETING":
-            due, change = self._pending
-            self._pending = None
-            change(due)
-            self.status = "ACTIVE"
+        super().settle(now)
         for consumer in list(self.consumers.values()):
             if consumer.gone_ms is not None and now >= consumer.gone_ms:
                 del self.consumers[consumer.name]
         self.key_space.forget_closed(self.retention.horizon_ms(now))
 
-    # Changes
-
-    def create(self, now: int, delay_ms: int) -> None:
-        """Become ACTIVE now, or after `delay_ms` in CREATING."""
-        self._pass_through("CREATING", _change_nothing, now, delay_ms)
-
-    def change(self, change: Callable[[int], None], now: int, delay_ms: int) -> None:
-        """Apply `change(instant)` now, or `delay_ms` later; the stream is UPDATING until then."""
-        self._pass_through("UPDATING", change, now, delay_ms)
-
-    def delete(self, now: int, delay_ms: int) -> None:
-        """Be gone now, or after `delay_ms` in DELETING."""
-        self.status = "DELETING"
-        self._pending = now + delay_ms, _change_nothing
-
-    def _pass_through(
-        self, status: str, change: Callable[[int], None], now: int, delay_ms: int
-    ) -> None:
-        if delay_ms <= 0:
-            change(now)
-            return
-        self.status = status
-        self._pending = (now + delay_ms, change)
+    def announce(self) -> None:
         self.key_space.announce()
+
+    # Changes
 
     def set_retention(self, hours: int, now: int) -> None:
         self.settle(now)
@@ -188,7 +147,3 @@ class Stream:
         count = warm_shards(mibps)
         if count != len(self.open_shards):
             self.key_space.rescale(count, now)
-
-
-def _change_nothing(now: int) -> None:
-    del now

@@ -1,4 +1,4 @@
-"""Opaque, self-contained tokens: shard iterators and the NextToken of listings.
+"""Opaque, self-contained tokens: shard iterators, receipt handles, the NextToken of listings.
 
 A token has a checksum, to distinguish a mangled or invented token from an expired one. It looks
 like the service's: base64 that begins with AAAAAAAAAAE, at most 512 characters.
@@ -54,6 +54,18 @@ class ListConsumersToken(msgspec.Struct, array_like=True, frozen=True):
     issued_ms: int
     stream_arn: str
     after_consumer: str
+
+
+class ListQueuesToken(msgspec.Struct, array_like=True, frozen=True):
+    issued_ms: int
+    after_queue: str
+
+
+class ReceiptHandle(msgspec.Struct, array_like=True, frozen=True):
+    """One delivery of a record by a queue."""
+
+    queue_id: str
+    number: int
 
 
 def seal(token: msgspec.Struct) -> str:

@@ -1,7 +1,8 @@
 """The operations of Kinesis by name; each is a function of a context and a typed request.
 
-`streams`, `shard_operations`, `stream_settings`, `registration` (of consumers), `resources` (tags
-and policies) and `account` manage; `put_records` writes, and `reading` reads. Each has a `context`.
+`streams`, `shard_operations`, `stream_settings`, `registration` (of consumers), `queues`,
+`resources` (tags and policies) and `account` manage; `put_records` writes, `reading` and
+`queue_records` read. Each has a `context`.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_type_hints
 
 from sparkinesis.local.encoding import requests
+from sparkinesis.local.model.queue import Poll
 from sparkinesis.local.model.records import RecordPage
 from sparkinesis.local.model.registered_consumer import Subscription
 from sparkinesis.local.operations import (
     account,
     put_records,
+    queue_records,
+    queues,
     reading,
     registration,
     resources,
@@ -26,11 +30,15 @@ from sparkinesis.local.operations import (
 )
 from sparkinesis.local.operations.context import Context, Json
 
-Result = RecordPage | Json | Subscription | None
+Done = RecordPage | Json | Subscription | None
+Result = Done | Poll
+"""What an operation returns. A `Poll` is not done: it may have to wait."""
 
 _MODULES = (
     account,
     put_records,
+    queue_records,
+    queues,
     reading,
     registration,
     resources,
@@ -52,8 +60,8 @@ class Operation:
 def _operations() -> dict[str, Operation]:
     """Return the functions that take a request, by the operations that they are named after.
 
-    Operations that are missing here, those on channels and queues, return
-    UnknownOperationException: docs/local-server.md lists them.
+    Operations that are missing here, those on channels, return UnknownOperationException:
+    docs/local-server.md lists them.
     """
     found = {}
     for module in _MODULES:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests
 from sparkinesis.local.model import limits
-from sparkinesis.local.model.stream import ON_DEMAND
+from sparkinesis.local.model.queue import Queue
+from sparkinesis.local.model.stream import ON_DEMAND, Stream
 from sparkinesis.local.operations.context import ACCOUNT, Commitment, Context, Json
 from sparkinesis.local.service_errors import KinesisError
 
@@ -99,10 +100,7 @@ def check_shards(context: Context, additional: int) -> None:
 def check_warm_throughput(context: Context, stream: str, mode: str, mibps: int) -> None:
     """Raise KinesisError if a stream of this mode may not have this warm throughput."""
     if mode != ON_DEMAND:
-        raise KinesisError(
-            "ValidationException",
-            f"Request is invalid. Stream {stream} under account {ACCOUNT} is in Provisioned mode.",
-        )
+        raise service_errors.provisioned(stream, ACCOUNT)
     if not context.region.commitment.holds(context.now):
         raise service_errors.invalid_argument(
             f"Warm throughput requires MinimumThroughputBillingCommitment, which account {ACCOUNT} "
@@ -112,6 +110,44 @@ def check_warm_throughput(context: Context, stream: str, mode: str, mibps: int) 
         raise service_errors.limit_exceeded(
             f"Warm throughput of {mibps} MiB per second for stream {stream} under account "
             f"{ACCOUNT} is greater than {limits.MAX_WARM_MIBPS}, which is the limit."
+        )
+
+
+def check_consumers(context: Context, stream: Stream) -> None:
+    """Raise KinesisError if a stream has as many registered consumers and queues as it may."""
+    most = limits.MAX_CONSUMERS
+    if stream.settings.is_on_demand and context.region.commitment.holds(context.now):
+        most = limits.MAX_COMMITTED_CONSUMERS
+    queues = context.region.all_queues(context.now, stream)
+    if len(stream.consumers) + len(queues) >= most:
+        raise service_errors.limit_exceeded(
+            f"Stream {stream.name} under account {ACCOUNT} has {most} registered consumers, "
+            "queues included, which is the limit."
+        )
+
+
+def check_no_queues(context: Context, stream: Stream, what: str) -> None:
+    """Raise KinesisError if a stream has queues. what: that it may not have them for."""
+    queues = context.region.all_queues(context.now, stream)
+    if queues:
+        names = ", ".join(queue.name for queue in queues)
+        raise KinesisError(
+            "ResourceInUseException",
+            f"Stream {stream.name} under account {ACCOUNT} has queues: {names}. Delete them with "
+            f"DeleteQueue before {what}.",
+        )
+
+
+def check_changing_queues(context: Context, queue: Queue | None = None) -> None:
+    """Raise KinesisError if no queue may be created, or this one be deleted, for now."""
+    if context.limits is None:
+        return
+    most = context.limits.changing_queues
+    others = [other for other in context.region.all_queues(context.now) if other is not queue]
+    if sum(not other.is_serving for other in others) >= most:
+        raise service_errors.limit_exceeded(
+            f"Account {ACCOUNT} has {most} queues in state CREATING or DELETING, which is the "
+            "limit."
         )
 
 

@@ -13,6 +13,7 @@ import msgspec
 from sparkinesis.local import service_errors
 from sparkinesis.local.faults import Fault
 from sparkinesis.local.model.limits import TOKEN_LIFE_MS, Bucket, Limits
+from sparkinesis.local.model.queue import Queue
 from sparkinesis.local.model.shard_log import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import unseal
@@ -27,11 +28,16 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Region:
-    """The streams of one region, and the account's settings and use of quotas there."""
+    """The streams and queues of one region, and the account's settings and use of quotas there.
+
+    queues: by id. queues_made: how many there were, with those that are gone.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.streams: dict[str, Stream] = {}
+        self.queues: dict[str, Queue] = {}
+        self.queues_made = 0
         self.commitment = Commitment()
         self.account_use: dict[str, Bucket] = {}
         # The latest second that began sequence numbers of a deleted stream, by name, so that a new
@@ -55,9 +61,28 @@ class Region:
         found = [self.stream(name, now) for name in sorted(self.streams)]
         return [stream for stream in found if stream is not None]
 
+    def queue(self, queue_id: str, now: int) -> Queue | None:
+        """Return a queue after applying the changes that are due; None if it does not exist."""
+        queue = self.queues.get(queue_id)
+        if queue is None:
+            return None
+        queue.settle(now)
+        if queue.is_gone(now):
+            del self.queues[queue_id]
+            return None
+        return queue
+
+    def all_queues(self, now: int, stream: Stream | None = None) -> list[Queue]:
+        """Return all queues, or those of a stream, by name; forget those that are gone."""
+        found = [self.queue(queue_id, now) for queue_id in [*self.queues]]
+        queues = [queue for queue in found if queue is not None]
+        if stream is not None:
+            queues = [queue for queue in queues if queue.stream is stream]
+        return sorted(queues, key=lambda queue: queue.name)
+
 
 class Delays(NamedTuple):
-    """The durations of changes: of a stream, of its shards, and of a consumer."""
+    """The durations of changes: of a stream or queue, of a stream's shards, and of a consumer."""
 
     stream_ms: int = 0
     reshard_ms: int = 0
@@ -118,6 +143,19 @@ class Context:
             raise service_errors.stream_not_found(stream.name, ACCOUNT)
         return stream
 
+    def find_queue(self, arn: str) -> Queue:
+        """Return a queue after applying the changes that are due. Raises: KinesisError."""
+        queue = self.region.queue(queue_id(arn) or "", self.now)
+        if queue is None or queue.arn != arn:
+            raise service_errors.queue_not_found(arn, ACCOUNT)
+        return queue
+
+    def find_serving_queue(self, arn: str) -> Queue:
+        """Return a queue as `find_queue` does, for records: not while CREATING or DELETING."""
+        queue = self.find_queue(arn)
+        check_serving(queue)
+        return queue
+
     def end_dry_run(self, dry_run: bool | None, stream: Stream) -> None:
         """End a dry run that would succeed, or that is one too many. Raises: KinesisError."""
         if not dry_run:
@@ -135,6 +173,18 @@ class Context:
         use = self.region.account_use.setdefault(self.operation, Bucket())
         if not use.take(self.now, 1, rate):
             raise service_errors.limit_exceeded(f"Rate exceeded for account {ACCOUNT}.")
+
+
+def check_serving(queue: Queue) -> None:
+    """Raise KinesisError for calls on records of a queue that is CREATING or DELETING."""
+    if not queue.is_serving:
+        code = "ResourceNotFoundException"
+        raise service_errors.queue_not_active(queue.name, ACCOUNT, queue.status, code)
+
+
+def queue_id(arn: str) -> str | None:
+    """Return the id in a queue's ARN; None for another ARN."""
+    return arn.partition(":queue/")[2] or None
 
 
 def resume(text: str, kind: type[T], now: int) -> T:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.model import limits
+from sparkinesis.local.model.queue import Queue
 from sparkinesis.local.model.registered_consumer import Consumer, ExceptionEvent
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ListConsumersToken, seal
-from sparkinesis.local.operations.context import ACCOUNT, Context, Json, resume
+from sparkinesis.local.operations import account
+from sparkinesis.local.operations.context import ACCOUNT, Context, Json, queue_id, resume
 from sparkinesis.local.service_errors import KinesisError
 
-Resource = Stream | Consumer
-"""The two kinds of things that a ResourceARN names."""
+Resource = Stream | Consumer | Queue
+"""The kinds of things that a ResourceARN names."""
 
 
 def register_stream_consumer(context: Context, request: requests.RegisterStreamConsumer) -> Json:
@@ -27,14 +29,7 @@ def register_stream_consumer(context: Context, request: requests.RegisterStreamC
             "ResourceInUseException",
             f"Consumer {name} under stream {stream.name} already exists for account {ACCOUNT}.",
         )
-    most = limits.MAX_CONSUMERS
-    if stream.settings.is_on_demand and context.region.commitment.holds(context.now):
-        most = limits.MAX_COMMITTED_CONSUMERS
-    if len(stream.consumers) >= most:
-        raise service_errors.limit_exceeded(
-            f"Stream {stream.name} under account {ACCOUNT} has {most} registered consumers, "
-            "which is the limit."
-        )
+    account.check_consumers(context, stream)
     creating = [c.name for c in stream.consumers.values() if c.status(context.now) == "CREATING"]
     if len(creating) >= limits.MAX_CREATING_CONSUMERS:
         raise service_errors.limit_exceeded(
@@ -107,17 +102,22 @@ def find_consumer(
 
 
 def find_resource(context: Context, arn: str) -> Resource:
-    """Return the stream or the consumer that a ResourceARN names. Raises: KinesisError."""
+    """Return the stream, consumer or queue that a ResourceARN names. Raises: KinesisError."""
+    if queue_id(arn) is not None:
+        return context.find_queue(arn)
     if "/consumer/" in arn:
         return find_consumer(context, arn)[1]
     return context.find(None, arn)
 
 
 def check_active(context: Context, resource: Resource) -> None:
-    """Raise KinesisError unless the stream or consumer is ACTIVE."""
+    """Raise KinesisError unless the stream, consumer or queue is ACTIVE."""
     if isinstance(resource, Stream):
         if resource.status != "ACTIVE":
             raise service_errors.not_active(resource.name, ACCOUNT, resource.status)
+    elif isinstance(resource, Queue):
+        if resource.status != "ACTIVE":
+            raise service_errors.queue_not_active(resource.name, ACCOUNT, resource.status)
     elif resource.status(context.now) != "ACTIVE":
         stream = resource.arn.partition(":stream/")[2].partition("/")[0]
         created_s = resource.created_ms // 1000

@@ -1,4 +1,4 @@
-"""The operations on the tags and policies of streams and consumers. Policies have no effect."""
+"""The operations on tags and policies: of streams, consumers, queues. Policies have no effect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import msgspec
 from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.model.limits import MAX_TAGS
-from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json
 from sparkinesis.local.operations.registration import Resource, check_active, find_resource
 from sparkinesis.local.service_errors import KinesisError
@@ -61,8 +60,7 @@ def _listed(resource: Resource) -> list[dict[str, str]]:
 
 
 def _name(resource: Resource) -> str:
-    kind = "stream" if isinstance(resource, Stream) else "consumer"
-    return f"{kind} {resource.name} under account {ACCOUNT}"
+    return f"{type(resource).__name__.lower()} {resource.name} under account {ACCOUNT}"
 
 
 _NO_POLICY = "{}"

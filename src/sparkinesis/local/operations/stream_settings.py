@@ -138,6 +138,8 @@ def update_stream_mode(context: Context, request: requests.UpdateStreamMode) -> 
     mode, warm = request.stream_mode_details.stream_mode, request.warm_throughput_mibps
     if warm is not None:
         account.check_warm_throughput(context, stream.name, mode, warm)
+    if mode != ON_DEMAND:
+        account.check_no_queues(context, stream, "its mode becomes PROVISIONED")
     if mode != stream.settings.mode:
         account.check_mode(context, mode, len(stream.open_shards))
 

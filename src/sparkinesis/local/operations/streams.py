@@ -75,6 +75,7 @@ def delete_stream(context: Context, request: requests.DeleteStream) -> None:
             f"Stream {stream.name} under account {ACCOUNT} has registered consumers; "
             "set EnforceConsumerDeletion to delete it.",
         )
+    account.check_no_queues(context, stream, "the stream is deleted")
     stream.delete(context.now, context.delays.stream_ms)
     gone = service_errors.stream_not_found(stream.name, ACCOUNT)
     for consumer in stream.consumers.values():
@@ -106,9 +107,8 @@ def describe_stream_summary(context: Context, request: requests.DescribeStreamSu
             **_settings(stream),
             "OpenShardCount": len(stream.open_shards) if stream.is_serving else 0,
             "ConsumerCount": len(stream.consumers),
-            # Neither can be made here.
-            "QueueCount": 0,
-            "ChannelCount": 0,
+            "QueueCount": len(context.region.all_queues(context.now, stream)),
+            "ChannelCount": 0,  # none can be made here
             "MaxRecordSizeInKiB": stream.settings.max_record_bytes // 1024,
             **_on_demand_settings(stream),
         }

@@ -2,6 +2,7 @@
 
 `server` starts all. A connection passes `protocol_detector`, then `http1` or `http2`, then `http`,
 which serves Kinesis; `answer` is what it returns, also in CloudWatch's CBOR; `push` streams
-SubscribeToShard. Calls of other services pass `other_services`, with their faults, to `dynamodb`,
-moto in a process of its own; `moto_gaps` and `partiql` do what moto does wrongly.
+SubscribeToShard, and `waiting` has the waits of responses. Calls of other services pass
+`other_services`, with their faults, to `dynamodb`, moto in a process of its own; `moto_gaps` and
+`partiql` do what moto does wrongly.
 """

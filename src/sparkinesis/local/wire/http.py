@@ -41,6 +41,7 @@ from sparkinesis.local.wire.answer import (
 from sparkinesis.local.wire.dynamodb import Moto
 from sparkinesis.local.wire.other_services import OtherServices, SignedBy, signer
 from sparkinesis.local.wire.push import EVENT_STREAM, Push
+from sparkinesis.local.wire.waiting import result_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -158,8 +159,9 @@ class App:
         if b"authorization" not in headers:
             code, message = "MissingAuthenticationTokenException", "Missing Authentication Token"
             return _refusal(codec, KinesisError(code, message))
+        region, key = signed.region, signed.key
         return self._kinesis.serve(
-            operation, body, region=signed.region, codec=codec, access_key=signed.key
+            operation, body, region=region, codec=codec, access_key=key, may_wait=True
         )
 
     def _error(self, scope: Scope, headers: Headers, status: int, message: str) -> Answer:
@@ -184,6 +186,11 @@ class App:
     async def _finish(
         self, scope: Scope, receive: Receive, send: Send, outcome: CallResult, headers: Headers
     ) -> None:
+        if outcome.waiting is not None:
+            result = await result_of(self._kinesis, outcome.waiting, receive)
+            if result is None:
+                return
+            outcome = result
         try:
             if outcome.delay_ms:
                 await asyncio.sleep(outcome.delay_ms / 1000)

@@ -8,7 +8,6 @@ are strings. Source: https://smithy.io/2.0/aws/amazon-eventstream.html
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import struct
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -18,14 +17,15 @@ from zlib_ng.zlib_ng import crc32
 
 from sparkinesis.local.encoding.codecs import Codec
 from sparkinesis.local.kinesis import LocalKinesis
+from sparkinesis.local.model.alarm import Wait
 from sparkinesis.local.model.registered_consumer import (
     EVENT,
     End,
     Event,
     ExceptionEvent,
     Subscription,
-    Wait,
 )
+from sparkinesis.local.wire.waiting import Receive, Waiting
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 
@@ -64,7 +64,6 @@ def _header(name: str, value: str) -> bytes:
     return struct.pack(f">B{len(key)}sBH", len(key), key, _STRING, len(text)) + text
 
 
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
@@ -81,7 +80,6 @@ class Push:
     codec: Codec
     receive: Receive
     send: Send
-    _woken: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
     _left: int | None = None
 
     async def run(self, cut_after: int | None = None) -> bool:
@@ -90,34 +88,27 @@ class Push:
         Return False after `cut_after` bytes: the caller has to reset the connection.
         """
         self._left = cut_after
-        loop, woken = asyncio.get_running_loop(), self._woken
-        gone = loop.create_task(self._disconnected())
-        gone.add_done_callback(lambda _: woken.set())
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(woken.set)
-
-        self.subscription.alarm.wake = wake
+        waiting = Waiting(self.subscription.alarm, self.receive)
         kind = self.codec.content_type
         try:
             await self._add(event("initial-response", kind, self.codec.encode({})))
-            while not gone.done() and self._left != 0 and await self._step():
+            while not waiting.client_left and self._left != 0 and await self._step(waiting):
                 # Yield to other clients, even if this one keeps up with its events.
                 await asyncio.sleep(0)
-            if not gone.done() and self._left != 0:
+            if not waiting.client_left and self._left != 0:
                 await self.send({"type": "http.response.body", "body": b""})
         finally:
-            gone.cancel()
+            waiting.end()
         return self._left != 0
 
-    async def _step(self) -> bool:
+    async def _step(self, waiting: Waiting) -> bool:
         """Send the next event, or wait for it. Return False after the last one."""
-        self._woken.clear()
+        waiting.begin()
         step = self.kinesis.next_step(self.subscription)
         if isinstance(step, Event | ExceptionEvent):
             await self._add(self._message(step))
         elif isinstance(step, Wait):
-            await self._wait(self.kinesis.timeout_s(step.until_ms))
+            await waiting.wait(self.kinesis.timeout_s(step.until_ms))
         return not isinstance(step, End | ExceptionEvent)
 
     def _message(self, step: Event | ExceptionEvent) -> bytes:
@@ -132,11 +123,3 @@ class Push:
             message = message[: self._left]
             self._left -= len(message)
         await self.send({"type": "http.response.body", "body": message, "more_body": True})
-
-    async def _wait(self, timeout_s: float | None) -> None:
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._woken.wait(), timeout_s)
-
-    async def _disconnected(self) -> None:
-        while (await self.receive())["type"] != "http.disconnect":
-            pass

@@ -169,6 +169,7 @@ def story(call: Call) -> Iterator[Answer]:
     begin = {"ShardId": put["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
     got = call("GetShardIterator", StreamName="auto", **begin)
     yield call("GetRecords", ShardIterator=got["ShardIterator"])
+    yield from queues(call, arn)
     yield call("Nonsense")
 
 
@@ -215,6 +216,57 @@ def settings(call: Call) -> Iterator[Answer]:
     yield call("DescribeStreamSummary", StreamName="s")
     yield call("UpdateStreamMode", StreamARN=ARN, StreamModeDetails={"StreamMode": "PROVISIONED"})
     yield call("DescribeStream", StreamName="s", Limit=1)
+
+
+def queues(call: Call, stream: str) -> Iterator[Answer]:
+    """Call every operation on queues, for a stream with three records."""
+    start = {"Type": "AT_TIMESTAMP", "Timestamp": moment(START)}
+    configuration = [{"StreamARN": stream, "StartingPosition": start}]
+    letters = {"TargetType": "BUILT_IN", "MaxReceiveCount": 1}
+    made = call(
+        "CreateQueue",
+        QueueName="q",
+        StreamConfigurationList=configuration,
+        QueueAttributes={"DeadLetterConfiguration": letters},
+        Tags={"a": "1"},
+    )
+    yield made
+    yield call("CreateQueue", QueueName="q", StreamConfigurationList=configuration)
+    yield call("CreateQueue", QueueName="r", StreamConfigurationList=[{"StreamARN": stream}])
+    yield call("CreateQueue", QueueName="t", StreamConfigurationList=[])
+    queue = {"QueueARN": made["QueueDescription"]["QueueARN"]}
+    yield call("ListQueues", MaxResults=1)
+    wanted = {"StreamARN": stream, "StreamCreationTimestamp": moment(START)}
+    yield call("ListQueues", StreamFilter=[wanted])
+    yield call("UpdateQueue", **queue, QueueAttributes={"VisibilityTimeoutSeconds": 60})
+    yield call("DescribeQueue", **queue)
+    yield call("ListTagsForResource", ResourceARN=queue["QueueARN"])
+    yield call("PutRecord", StreamName="auto", Data=b"\x00\xff", PartitionKey='ké"')
+
+    def handles(received: Answer, **more: Any) -> list[Answer]:
+        """Return entries for the first record and for what is no handle."""
+        given = [record["ReceiptHandle"] for record in received["QueueRecords"][:1]]
+        return [{"ReceiptHandle": handle, **more} for handle in (*given, "nonsense")]
+
+    first = call("ReceiveQueueRecords", **queue, Limit=1)
+    yield first
+    second = call("ReceiveQueueRecords", **queue, Limit=1, VisibilityTimeoutSeconds=90)
+    yield second
+    yield call("AcknowledgeQueueRecords", **queue, Entries=handles(first))
+    dies = handles(second, VisibilityTimeoutSeconds=0)
+    yield call("UpdateQueueRecordsVisibility", **queue, Entries=dies)
+    yield call("ReceiveQueueRecords", **queue, VisibilityTimeoutSeconds=0)
+    letter = call("ReceiveDeadLetterQueueRecords", **queue, Limit=1, WaitTimeSeconds=1)
+    yield letter
+    other = call("ReceiveDeadLetterQueueRecords", **queue)
+    yield other
+    longer = handles(other, VisibilityTimeoutSeconds=90)
+    yield call("UpdateDeadLetterQueueRecordsVisibility", **queue, Entries=longer)
+    yield call("AcknowledgeDeadLetterQueueRecords", **queue, Entries=handles(other))
+    yield call("RestoreDeadLetterQueueRecords", **queue, Entries=handles(letter))
+    yield call("ReceiveQueueRecords", **queue, WaitTimeSeconds=21)
+    yield call("DeleteQueue", **queue)
+    yield call("DescribeQueue", **queue)
 
 
 def test_every_operation_answers_as_in_json() -> None:

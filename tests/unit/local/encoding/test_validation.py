@@ -6,8 +6,11 @@ import hashlib
 from typing import Any
 
 import pytest
+from botocore.loaders import Loader
+from botocore.model import ServiceModel
 
 from sparkinesis.local import KinesisError, LocalKinesis
+from sparkinesis.local.encoding import validation
 from tests.unit.local.calls import ARN, SHARD_0, TOP, Stream, hash_range
 
 
@@ -263,3 +266,18 @@ def test_a_subscription_needs_a_start_before_a_consumer(kinesis: LocalKinesis) -
             ShardId=SHARD_0,
             StartingPosition={"Type": "AT_TIMESTAMP"},
         )
+
+
+def test_an_old_botocore_lacks_operations_and_serves_all_others(
+    kinesis: LocalKinesis, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = Loader().load_service_model("kinesis", "service-2")
+    operations = {name: it for name, it in known["operations"].items() if "Queue" not in name}
+    old = ServiceModel({**known, "operations": operations}, "kinesis")
+    monkeypatch.setattr(validation, "_service", lambda: old)
+    for name in ("ListQueues", "ReceiveQueueRecords"):
+        with pytest.raises(KinesisError, match=r"botocore >= 1\.44\.5") as caught:
+            kinesis.call(name)
+        assert caught.value.code == "UnknownOperationException"
+    stream.put("a")
+    assert stream.read() == ["a"]

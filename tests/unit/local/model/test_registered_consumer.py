@@ -12,7 +12,8 @@ import pytest
 
 from sparkinesis.local import Fault, KinesisError, Limits, LocalKinesis, ManualClock
 from sparkinesis.local.encoding.codecs import JsonCodec
-from sparkinesis.local.model.registered_consumer import Event, Wait
+from sparkinesis.local.model.alarm import Wait
+from sparkinesis.local.model.registered_consumer import Event
 from tests.unit.local.calls import HOUR, SHARD_0, SHARD_1, Stream, data, numbers
 from tests.unit.local.subscribing import Listener, register
 
