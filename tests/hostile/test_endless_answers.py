@@ -25,7 +25,7 @@ from sparkinesis.lease.table import client as lease_table
 from sparkinesis.lease.table.row_table import RowTable
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls import caller
+from sparkinesis.stream.calls import operations
 from sparkinesis.stream.calls.answers.guards import MIB, Bound, pages
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff, RetryLaterError, is_retryable
@@ -172,8 +172,8 @@ def test_a_bound_permits_the_longest_answers_of_the_service() -> None:
     frame = len('{"SequenceNumber":"","ApproximateArrivalTimestamp":1.790000000123E9,"Data":"",')
     frame += len('"PartitionKey":"","EncryptionType":"KMS"},') + 56
     page = 10 * MIB * 4 // 3 + 10_000 * (frame + 6 * 256)
-    assert page < caller.BOUNDS["GetRecords"].size < 3 * 10 * MIB * 4 // 3
-    assert caller.BOUNDS["GetRecords"].seconds < 300, "for which an iterator is valid"
+    assert page < operations.BOUNDS["GetRecords"].size < 3 * 10 * MIB * 4 // 3
+    assert operations.BOUNDS["GetRecords"].seconds < 300, "for which an iterator is valid"
     assert lease_table.BOUNDS["GetItem"].seconds == lease_table.BOUNDS["UpdateItem"].seconds == 5
     assert lease_table.BOUNDS["GetItem"].size > 6 * 400_000, "a row, each character escaped"
 

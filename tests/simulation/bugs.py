@@ -191,8 +191,8 @@ every record is filtered by the hash range | readers_resume_where_they_should
     + return [user for user, is_kept in zip(made, kept) if is_kept], kept.count(False)
 records without a key are dropped | everything_is_processed
     stream.calls.answers.decoding:decode_page
-    - page = _decode(_DECODER, body)
-    + page = _decode(_DECODER, body)
+    - page = decode_fetched(_DECODER, body)
+    + page = decode_fetched(_DECODER, body)
     + if any(record.partition_key is None for record in page.records):
     +     raise msgspec.ValidationError("Object missing required field `PartitionKey`")
 the memory of a lost lease is not released | memory_is_given_back

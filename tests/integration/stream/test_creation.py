@@ -13,8 +13,9 @@ from sparkinesis.errors import ServiceError, StreamNotFoundError
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.source.datasource import KinesisDataSource
 from sparkinesis.stream.address import StreamAddress, stream_address
-from sparkinesis.stream.calls import client as client_module
-from sparkinesis.stream.calls.client import CREATION, StreamClient
+from sparkinesis.stream.calls import caller
+from sparkinesis.stream.calls.caller import CREATION
+from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.following import follow
@@ -162,7 +163,7 @@ def test_a_dataframe_waits(
 ) -> None:
     """By the machine's clock, for a second: the planner makes its own clients."""
     options = {"streamName": "s", "region": "us-east-1", "endpoint": server.endpoint_url}
-    log, ending = logging.getLogger(client_module.__name__), _Creating(waiting.server_clock)
+    log, ending = logging.getLogger(caller.__name__), _Creating(waiting.server_clock)
     log.addHandler(ending)
     try:
         if is_streaming:

@@ -50,7 +50,7 @@ def test_an_answer_that_is_no_page_does_not_end_the_fetching(
 ) -> None:
     """As of a proxy that answers with a page of its own, and status 200."""
     broken = first_times(2, ValueError("JSON is malformed"), decode_page)
-    monkeypatch.setattr("sparkinesis.stream.calls.caller.decode_page", broken)
+    monkeypatch.setattr("sparkinesis.stream.calls.operations.decode_page", broken)
     scene.put(b"1")
     scene.put(b"2")
     scene.start()

@@ -1,57 +1,92 @@
-"""A call on a stream: made again after a failure that passes, measured, its errors explained.
+"""A call of Kinesis: made again after a failure that passes, measured, its errors explained.
 
-It is made with the client that this process has for the stream's place and role. The calls that
-grow with shards and time are made directly (`sparkinesis.stream.calls.direct`). The others, and
-behind a proxy all of them, are made by botocore. Its parser would take most of a reader's time per
-page. botocore's hook ``before-parse`` permits custom parsing: our handlers take the answer's body
-and leave a small document to the parser.
+It is made with the client that this process has for its place and role. The calls that grow with
+shards and time, and those on queues, are made directly (`sparkinesis.stream.calls.direct`). The
+others, and behind a proxy all of them, are made by botocore.
 """
 
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import datetime, timezone
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sparkinesis.errors import ServiceError, SparkinesisError
 from sparkinesis.metrics.catalogue import CALL_DURATION, CALL_RETRIES, ITERATORS_EXPIRED
 from sparkinesis.metrics.health.signs import expect
 from sparkinesis.metrics.metrics import FAILED, OFF, Metrics, measured
 from sparkinesis.metrics.tracing import tracing_of
 from sparkinesis.stream.address import CredentialSource, StreamAddress
-from sparkinesis.stream.calls.answers.decoding import data_size, decode_page
-from sparkinesis.stream.calls.answers.guards import MIB, Bound, understood
-from sparkinesis.stream.calls.direct.direct_client import Decoder, DirectClient, decode_answer
-from sparkinesis.stream.calls.direct.http_answer import HttpAnswer
+from sparkinesis.stream.calls.answers.guards import understood
+from sparkinesis.stream.calls.direct.direct_client import DirectClient
 from sparkinesis.stream.calls.direct.usual import usual_settings
 from sparkinesis.stream.calls.explain import explain, is_unknown_position
+from sparkinesis.stream.calls.operations import BOUNDS, DECODERS, take_from_parser
 from sparkinesis.stream.calls.retry import Attempts, Backoff, Retries, result_of
 from sparkinesis.stream.calls.session import READ_TIMEOUT, client_of, open_session
 from sparkinesis.stream.position import Position
 
+CREATION = 300.0
+"""The most seconds to wait for a stream or a queue that is being created."""
+_ASK_EVERY = 1.0
+"""Seconds between two calls about it, and `_LOG_EVERY` between two lines about it."""
+_LOG_EVERY = 30.0
+
+_log = logging.getLogger(__name__)
+
 _T = TypeVar("_T")
 
 
-class StreamCaller:
-    """Makes calls on one stream. For any thread.
+class _HasStatus(Protocol):
+    @property
+    def status(self) -> str: ...
 
-    Errors: `StreamNotFoundError`, `AccessDeniedError`, `DataLossError` (the shard or the position
-    no longer exists), `ExpiredIteratorError`, and `ServiceError` for all other failures, once the
-    retries are used up.
 
-    metrics: takes the measurements of the calls, by the clock of ``retry``.
+_Described = TypeVar("_Described", bound=_HasStatus)
+
+
+CallError: TypeAlias = ClientError | BotoCoreError
+
+
+class Place(Protocol):
+    """Where calls go, and by which credentials: the address of a stream or of a queue."""
+
+    @property
+    def region(self) -> str | None: ...
+    @property
+    def endpoint(self) -> str | None: ...
+    @property
+    def credentials(self) -> CredentialSource: ...
+
+
+class Caller:
+    """Makes calls on one stream or queue. For any thread.
+
+    Errors, once the retries are used up: those of `explained`.
+
+    subject: the stream or queue in measurements. metrics: takes the measurements of the calls, by
+    the clock of ``retry``.
     """
 
-    def __init__(self, address: StreamAddress, retry: Backoff, metrics: Metrics) -> None:
-        self.address = address
+    def __init__(self, place: Place, subject: str, retry: Backoff, metrics: Metrics) -> None:
         self.metrics = metrics
+        self._place = place
+        self._subject = subject
         self._retry = retry
         self._tracing = tracing_of(metrics)
+
+    def explained(self, error: CallError, operation: str, *about: Any) -> SparkinesisError:
+        """Return sparkinesis's error for one of botocore's.
+
+        about: of a stream, the id of a shard, and a position in it; each may be None.
+        """
+        raise NotImplementedError
 
     def attempts(self) -> Attempts:
         """Return this client's retries, for a reader that does not hold a thread while it waits."""
@@ -77,7 +112,7 @@ class StreamCaller:
         Raises sparkinesis's error for the last error of botocore, and what ``retry`` raises.
         """
         try:
-            client = call_client(self.address)
+            client = call_client(self._place)
             measured_call = self._measured(operation, shard_id, call)
             attempt = functools.partial(measured_call, client)
             if budget is not None:
@@ -88,15 +123,51 @@ class StreamCaller:
                 lambda error: is_unknown_position(error, position),
             )
         except (ClientError, BotoCoreError) as error:
-            explained = explain(error, operation, self.address, shard_id, position)
             # `from None`: the text quotes the service, and a second traceback would hide it.
-            raise explained from None
+            raise self.explained(error, operation, shard_id, position) from None
 
     def call_once(
         self, operation: str, call: Callable[[Any], _T], shard_id: str | None = None
     ) -> _T:
         """Make ``call`` with boto3's client, in one attempt. Raises botocore's errors."""
-        return self._measured(operation, shard_id, call)(call_client(self.address))
+        return self._measured(operation, shard_id, call)(call_client(self._place))
+
+    def when_created(
+        self, describe: Callable[[], _Described], kind: str, gone: type[SparkinesisError]
+    ) -> _Described:
+        """Return what ``describe`` returns once it is no longer CREATING: wait for `CREATION`.
+
+        kind: the word for what is described. Raises what ``describe`` raises, ``gone`` if it is
+        being deleted, and `ServiceError` if its creation does not end in time.
+        """
+        clock, next_line = self._retry.clock, 0.0
+        since = clock()
+        while True:
+            found = describe()
+            waited = clock() - since
+            if found.status == "DELETING":
+                raise gone(
+                    f"{self._place} is being deleted (DELETING). Name another {kind}, or make "
+                    "this one anew once it is gone."
+                )
+            if found.status != "CREATING":
+                if next_line:
+                    _log.warning("%s is %s after %.0f s.", self._place, found.status, waited)
+                return found
+            if waited >= CREATION:
+                raise ServiceError(
+                    f"{self._place} is still being created (CREATING) after {waited:.0f} s. Start "
+                    "again once it is ACTIVE."
+                )
+            if waited >= next_line:
+                _log.warning(
+                    "%s is being created (CREATING), for %.0f s so far; waiting for up to %.0f s.",
+                    self._place,
+                    waited,
+                    CREATION,
+                )
+                next_line = waited + _LOG_EVERY
+            self.wait(_ASK_EVERY)
 
     def _measured(
         self, operation: str, shard_id: str | None, attempt: Callable[[Any], _T]
@@ -106,7 +177,7 @@ class StreamCaller:
         attempt = functools.partial(understood, attempt)
         if metrics is OFF:
             return attempt
-        stream, shard = self.address.name, shard_id or ""
+        stream, shard = self._subject, shard_id or ""
 
         def traced(client: Any) -> _T:
             with self._tracing.call(operation, stream, shard_id):
@@ -126,7 +197,23 @@ class StreamCaller:
         if self.metrics is not OFF:
             result = result_of(error, operation)
             reason = "doubted" if result == FAILED else result
-            self.metrics.add(CALL_RETRIES, (self.address.name, operation, reason))
+            self.metrics.add(CALL_RETRIES, (self._subject, operation, reason))
+
+
+class StreamCaller(Caller):
+    """Makes calls on one stream. For any thread.
+
+    Errors: `StreamNotFoundError`, `AccessDeniedError`, `DataLossError` (the shard or the position
+    no longer exists), `ExpiredIteratorError`, and `ServiceError` for all other failures, once the
+    retries are used up.
+    """
+
+    def __init__(self, address: StreamAddress, retry: Backoff, metrics: Metrics) -> None:
+        super().__init__(address, address.name, retry, metrics)
+        self.address = address
+
+    def explained(self, error: CallError, operation: str, *about: Any) -> SparkinesisError:
+        return explain(error, operation, self.address, *about)
 
 
 def _within(budget: AbstractContextManager[object], call: Callable[[], _T]) -> _T:
@@ -141,17 +228,6 @@ client that is not kept assumes its role anew, by each call."""
 MOST_CONNECTIONS = 256
 """The most idle connections to keep: each shard has a call or a subscription of its own."""
 
-BOUNDS: Mapping[str, Bound] = {
-    # 10 MiB in base64, and for each of 10,000 records a frame and a key, each character escaped.
-    # An iterator is valid for 300 seconds.
-    "GetRecords": Bound(240.0, 32 * MIB),
-    # 10,000 shards at most, of some 500 bytes each.
-    "ListShards": Bound(120.0, 16 * MIB),
-    # The request has 10 MiB at most, its answer 500 results.
-    "PutRecords": Bound(120.0, 4 * MIB),
-}
-"""Generous: what the service's limits permit (API reference), over a line of half a Mbit/s."""
-
 _opening = threading.Lock()
 
 
@@ -163,7 +239,7 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-def call_client(address: StreamAddress) -> Any:
+def call_client(address: Place) -> Any:
     """Return the client for all calls, SubscribeToShard included.
 
     There is one client, with one pool of connections, per process, region, endpoint and role. The
@@ -191,7 +267,7 @@ def _open(region: str | None, endpoint: str | None, credentials: CredentialSourc
     return DirectClient(
         functools.partial(open_session, credentials, region, endpoint),
         functools.partial(_botocores, endpoint),
-        _DECODERS,
+        DECODERS,
         bounds=BOUNDS,
         streamed={"SubscribeToShard"},
         most_idle=MOST_CONNECTIONS,
@@ -204,70 +280,5 @@ def _botocores(endpoint: str | None, session: Any) -> Any:
     client = client_of(
         session, "kinesis", endpoint, max_pool_connections=MOST_CONNECTIONS, bounds=BOUNDS
     )
-    client.meta.events.register("before-parse.kinesis.GetRecords", _decode_get_records)
-    client.meta.events.register("before-parse.kinesis.SubscribeToShard", _take_event_stream)
+    take_from_parser(client)
     return client
-
-
-def _decode_answer_page(answer: HttpAnswer) -> dict[str, Any]:
-    page = decode_page(answer.body)
-    return {"Page": page, "Size": data_size(len(answer.body), page)}
-
-
-def _decode_summary(answer: HttpAnswer) -> dict[str, Any]:
-    found = decode_answer(answer)
-    summary: dict[str, Any] = found.get("StreamDescriptionSummary", {})
-    created = summary.get("StreamCreationTimestamp")
-    if created is not None:
-        summary["StreamCreationTimestamp"] = datetime.fromtimestamp(created, timezone.utc)
-    return found
-
-
-_DECODERS: Mapping[str, Decoder] = {
-    "DescribeStreamConsumer": decode_answer,
-    "DescribeStreamSummary": _decode_summary,
-    "GetRecords": _decode_answer_page,
-    "GetShardIterator": decode_answer,
-    "ListShards": decode_answer,
-    "PutRecords": decode_answer,
-    "SubscribeToShard": lambda answer: {"Body": answer.stream},
-}
-
-
-def _decode_get_records(
-    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
-) -> None:
-    """Decode a page, and leave an empty document to botocore's parser."""
-    if response_dict["status_code"] < 300:
-        body = response_dict["body"]
-        page = decode_page(body)
-        customized_response_dict["Size"] = data_size(len(body), page)
-        customized_response_dict["Page"] = page
-        response_dict["body"] = b"{}"
-
-
-def _take_event_stream(
-    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: Any
-) -> None:
-    """Take the unread body, and leave the first message that botocore expects to its parser."""
-    if response_dict["status_code"] < 300:
-        from sparkinesis.stream.calls.direct.by_botocore import pumped  # noqa: PLC0415 - with urllib3
-
-        customized_response_dict["Body"] = pumped(response_dict["body"])
-        response_dict["body"] = _InitialResponse()
-
-
-class _InitialResponse:
-    """An event stream of the one message that botocore reads before it returns a stream."""
-
-    _MESSAGE = (
-        b"\0\0\0G\0\0\0005\xd9B\x9f\x13"
-        b"\r:message-type\7\0\5event\13:event-type\7\0\20initial-response"
-        b"{}\x8d\xe0\xc8\xa3"
-    )
-
-    def stream(self) -> Iterator[bytes]:
-        yield self._MESSAGE
-
-    def close(self) -> None:
-        """Does nothing: no resource is open."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,14 +36,6 @@ from sparkinesis.stream.put_entry import PutEntry, PutResult
 from sparkinesis.stream.shard import Shard, ShardMap
 from sparkinesis.stream.timing import service_time
 
-CREATION = 300.0
-"""The most seconds to wait for a stream that is being created."""
-_ASK_EVERY = 1.0
-"""Seconds between two calls about such a stream, and `_LOG_EVERY` between two lines about it."""
-_LOG_EVERY = 30.0
-
-_log = logging.getLogger(__name__)
-
 _SHARD_ID = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 """The shard ids that the service accepts. An offset that a user edited may hold any text."""
 
@@ -61,6 +52,10 @@ class StreamSummary(msgspec.Struct, frozen=True):
     """The stream's creation time in epoch ms; 0 if the service does not return it."""
     status: str = ""
     """``CREATING``, ``ACTIVE``, ``UPDATING`` or ``DELETING``; empty if it is not returned."""
+    mode: str = ""
+    """``ON_DEMAND`` or ``PROVISIONED``; empty if it is not returned."""
+    consumers: int = 0
+    """The registered consumers and the queues, which share a limit."""
 
 
 class StreamClient(StreamCaller):
@@ -95,6 +90,8 @@ class StreamClient(StreamCaller):
                 summary.get("RecordDistributionStrategy") == "AUTO",
                 created_ms(summary),
                 text(summary.get("StreamStatus", "")),
+                text(summary.get("StreamModeDetails", {}).get("StreamMode", "")),
+                int(summary.get("ConsumerCount", 0)) + int(summary.get("QueueCount", 0)),
             )
 
         return self.call("DescribeStreamSummary", describe, retry=retry)
@@ -105,34 +102,7 @@ class StreamClient(StreamCaller):
         Raises as `describe`, `StreamNotFoundError` if the stream is being deleted, and
         `ServiceError` if its creation does not end in time.
         """
-        clock, next_line = self._retry.clock, 0.0
-        since = clock()
-        while True:
-            summary = self.describe()
-            status, waited = summary.status, clock() - since
-            if status == "DELETING":
-                raise StreamNotFoundError(
-                    f"{self.address} is being deleted (DELETING). Name another stream, or make "
-                    "this one anew once it is gone."
-                )
-            if status != "CREATING":
-                if next_line:
-                    _log.warning("%s is %s after %.0f s.", self.address, status, waited)
-                return summary
-            if waited >= CREATION:
-                raise ServiceError(
-                    f"{self.address} is still being created (CREATING) after {waited:.0f} s. Start "
-                    "again once it is ACTIVE."
-                )
-            if waited >= next_line:
-                _log.warning(
-                    "%s is being created (CREATING), for %.0f s so far; waiting for up to %.0f s.",
-                    self.address,
-                    waited,
-                    CREATION,
-                )
-                next_line = waited + _LOG_EVERY
-            self.wait(_ASK_EVERY)
+        return self.when_created(self.describe, "stream", StreamNotFoundError)
 
     def list_shards(
         self,

@@ -18,7 +18,7 @@ from sparkinesis.errors import (
     StreamNotFoundError,
     printable,
 )
-from sparkinesis.stream.address import StreamAddress, without_secrets
+from sparkinesis.stream.address import CredentialSource, StreamAddress, without_secrets
 from sparkinesis.stream.calls.credential_errors import (
     REFUSED_CREDENTIALS,
     explain_credentials,
@@ -128,7 +128,7 @@ def explain(
     if position is not None:
         where += f" at position {position}"
     where = printable(where)
-    about = explain_credentials(error, said, f"{operation} on {where}", address.credentials)
+    about = explain_place(error, operation, where, address.credentials, own.endpoints)
     if about is not None:
         return about
     if code == "ExpiredIteratorException":
@@ -169,6 +169,21 @@ def explain(
             f"Not allowed to call {operation} on {where}. Grant the credentials in use "
             f"{_needed(operation)}. The service said: {said}"
         )
+    return unexplained(error, operation, where)
+
+
+def explain_place(
+    error: ClientError | BotoCoreError,
+    operation: str,
+    where: str,
+    source: CredentialSource,
+    endpoints: str,
+) -> SparkinesisError | None:
+    """Return the error for credentials, a region or an endpoint that no call can go with.
+
+    endpoints: the words by which a user knows what leads to the endpoint. None: for another error.
+    """
+    code, said = error_code(error), words(error)
     if code == "NoRegionError":
         return ServiceError(
             f"No region is set for {where}. Set the region, for instance to eu-west-1, "
@@ -177,11 +192,16 @@ def explain(
     if code == "EndpointConnectionError":
         return ServiceError(
             f"The endpoint of {where} does not answer. Check the spelling of the "
-            f"{own.endpoints}, and that this machine can reach the endpoint. "
+            f"{endpoints}, and that this machine can reach the endpoint. "
             f"botocore said: {said}"
         )
+    return explain_credentials(error, said, f"{operation} on {where}", source)
+
+
+def unexplained(error: ClientError | BotoCoreError, operation: str, where: str) -> ServiceError:
+    """Return the error for one that has no explanation: what the service said."""
     advice = "Every retry was used up." if is_retryable(error) else "A retry would not help."
-    return ServiceError(f"{operation} failed on {where}. {advice} The service said: {said}")
+    return ServiceError(f"{operation} failed on {where}. {advice} The service said: {words(error)}")
 
 
 def _region_source(address: StreamAddress) -> str:

@@ -257,6 +257,20 @@ REQUESTS: dict[str, dict[str, Any]] = {
         "ShardId": "i",
         "StartingPosition": {"Type": "AT_TIMESTAMP", "Timestamp": INSTANT},
     },
+    "CreateQueue": {
+        "QueueName": "q",
+        "StreamConfigurationList": [
+            {
+                "StreamARN": "arn:aws:kinesis:us-east-1:123456789012:stream/s",
+                "StartingPosition": {"Type": "AT_TIMESTAMP", "Timestamp": INSTANT},
+            }
+        ],
+        "QueueAttributes": {
+            "VisibilityTimeoutSeconds": 0,
+            "DeadLetterConfiguration": {"TargetType": "BUILT_IN", "MaxReceiveCount": 1000},
+        },
+        "Tags": {"team": "k\u00e9"},
+    },
     "PutRecords": {
         "StreamName": "s",
         "Records": [{"Data": b"\x00\xff\n", "PartitionKey": "k\u00e9\U0001f600"}],

@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import InvalidConfigError
 
-from sparkinesis.stream.calls.caller import _InitialResponse
+from sparkinesis.stream.calls.operations import _InitialResponse
 from tests.integration.stream.direct.both import FINE, clients, outcome
 from tests.integration.stream.direct.certificates import self_signed, serving_context
 from tests.integration.stream.direct.raw_server import RawServer, http, serving
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
+QUEUE = "arn:aws:kinesis:us-east-1:123456789012:queue/4rx-07"
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "GetRecords": ("kinesis", {"ShardIterator": "i"}),
     "GetRecords by ARN": ("kinesis", {"ShardIterator": "i", "StreamARN": ARN}),
@@ -44,6 +45,9 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
             "StartingPosition": {"Type": "LATEST"},
         },
     ),
+    "ReceiveQueueRecords": ("kinesis", {"QueueARN": QUEUE}),
+    "DescribeQueue": ("kinesis", {"QueueARN": QUEUE}),
+    "ListQueues": ("kinesis", {}),
     "Scan": ("dynamodb", {"TableName": "t"}),
     "Scan by ARN": (
         "dynamodb",
@@ -88,6 +92,17 @@ CASES = [
     Case("an account", "SubscribeToShard", "123456789012.data-kinesis.us-east-1.amazonaws.com"),
     Case("an account and FIPS", "SubscribeToShard",
          "123456789012.data-kinesis-fips.us-east-1.amazonaws.com", FIPS),
+    Case("a queue", "ReceiveQueueRecords", "4rx-07.data-kinesis-queues.us-east-1.amazonaws.com"),
+    Case("a queue", "DescribeQueue", "4rx-07.control-kinesis-queues.us-east-1.amazonaws.com"),
+    Case("a queue and FIPS", "ReceiveQueueRecords",
+         "4rx-07.data-kinesis-queues-fips.us-east-1.amazonaws.com", FIPS),
+    Case("a queue and dual stack", "ReceiveQueueRecords",
+         "4rx-07.data-kinesis-queues.us-east-1.api.aws", DUAL),
+    Case("queues", "ListQueues", "kinesis-queues.us-east-1.amazonaws.com"),
+    Case("an account's queues", "ListQueues",
+         "123456789012.control-kinesis-queues.us-east-1.amazonaws.com", ACCOUNT),
+    Case("an endpoint of queues", "ReceiveQueueRecords", "own.test",
+         {"AWS_ENDPOINT_URL_KINESIS": "https://own.test"}),
     Case("a table", "Scan", "dynamodb.us-east-1.amazonaws.com"),
     Case("an account's table", "Scan", "123456789012.ddb.us-east-1.amazonaws.com", ACCOUNT),
     Case("an account's table", "BatchExecuteStatement",
@@ -180,6 +195,34 @@ def test_a_setting_leads_to_the_same_endpoint(
         scopes = [each.headers["authorization"].split("/")[2:4] for each in (botocores, ours)]
         assert scopes[0] == scopes[1]
         assert json.loads(ours.body) == json.loads(botocores.body)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ("ReceiveQueueRecords", "QueueARN", "data"),
+        ("ListTagsForResource", "ResourceARN", "control"),
+    ],
+)
+def test_calls_on_a_second_queue_go_to_its_own_host(
+    call: tuple[str, str, str],
+    profile: Callable[[str], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was learned of the first one's request is not repeated for the second."""
+    profile("")
+    operation, name, plane = call
+    one, other = (f"{queue}.{plane}-kinesis-queues.us-east-1.amazonaws.com" for queue in "ab")
+    method = re.sub(r"(?<!^)(?=[A-Z])", "_", operation).lower()
+    with pretending(tmp_path, monkeypatch, one, other) as (server, names):
+        _, direct = clients(None, "kinesis", operation, read_timeout=10)
+        with closing(direct):
+            for queue in ("a", "b", "a"):
+                server.behaviours.append(FINE)
+                getattr(direct, method)(**{name: QUEUE.replace("4rx-07", queue)})
+    assert [request.headers["host"] for request in server.requests] == [one, other, one]
+    assert names == [one, other], "each host has its own connections"
 
 
 def empty_stream(response_dict: dict[str, Any], **_: Any) -> None:

@@ -16,7 +16,7 @@ from botocore.credentials import Credentials
 
 from sparkinesis.lease.table import client as lease_table
 from sparkinesis.stream.address import FOUND_BY_BOTO, CredentialSource
-from sparkinesis.stream.calls import caller
+from sparkinesis.stream.calls import operations
 from sparkinesis.stream.calls.direct.by_botocore import ByBotocore
 from sparkinesis.stream.calls.direct.connection import trusted
 from sparkinesis.stream.calls.direct.direct_client import DirectClient, method_name
@@ -31,6 +31,29 @@ pytestmark = pytest.mark.usefixtures("usual")
 
 STREAM_ARN = "arn:{partition}:kinesis:{region}:123456789012:stream/s"
 POSITION = {"Type": "LATEST"}
+QUEUE = {"QueueARN": "arn:{partition}:kinesis:{region}:123456789012:queue/4rx-07"}
+HANDLE = {"ReceiptHandle": "h"}
+HIDDEN = {**HANDLE, "VisibilityTimeoutSeconds": 9}
+ON_QUEUES: dict[str, dict[str, Any]] = {
+    "AcknowledgeDeadLetterQueueRecords": {**QUEUE, "Entries": [HANDLE]},
+    "AcknowledgeQueueRecords": {**QUEUE, "Entries": [HANDLE]},
+    "CreateQueue": {
+        "QueueName": "q",
+        # No part of the way to the endpoint, unlike a StreamARN of the request itself.
+        "StreamConfigurationList": [
+            {"StreamARN": "arn:aws:kinesis:us-east-1:210987654321:stream/s"}
+        ],
+    },
+    "DeleteQueue": QUEUE,
+    "DescribeQueue": QUEUE,
+    "ListQueues": {},
+    "ReceiveDeadLetterQueueRecords": QUEUE,
+    "ReceiveQueueRecords": QUEUE,
+    "RestoreDeadLetterQueueRecords": {**QUEUE, "Entries": [HANDLE]},
+    "UpdateDeadLetterQueueRecordsVisibility": {**QUEUE, "Entries": [HIDDEN]},
+    "UpdateQueue": {**QUEUE, "QueueAttributes": {"VisibilityTimeoutSeconds": 9}},
+    "UpdateQueueRecordsVisibility": {**QUEUE, "Entries": [HIDDEN]},
+}
 BY_NAME: dict[str, dict[str, Any]] = {
     "DescribeStreamConsumer": {"StreamARN": STREAM_ARN, "ConsumerName": "c"},
     "DescribeStreamSummary": {"StreamName": "s"},
@@ -43,6 +66,7 @@ BY_NAME: dict[str, dict[str, Any]] = {
         "ShardId": "i",
         "StartingPosition": POSITION,
     },
+    **ON_QUEUES,
 }
 REFUSED = http(b'{"__type": "ResourceNotFoundException", "message": "gone"}', "400 Bad Request")
 BUNDLES = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE")
@@ -96,9 +120,11 @@ REQUESTS = {
         *(
             (operation, with_arn(request))
             for operation, request in BY_NAME.items()
-            if "ConsumerARN" not in request
+            if "ConsumerARN" not in request and operation not in ON_QUEUES
         ),
         ("DescribeStreamConsumer", {"ConsumerARN": f"{STREAM_ARN}/consumer/c:1"}),
+        # The region is the client's, whatever the ARN says.
+        ("DescribeQueue", {"QueueARN": "arn:{partition}:kinesis:xx-west-1:123456789012:queue/a"}),
     ],
     "dynamodb": list(OF_TABLES.items()),
 }
@@ -281,6 +307,43 @@ def test_partitions_that_are_not_known_are_botocores(region: str) -> None:
     assert own.request("GetRecords", BY_NAME["GetRecords"]) is None
 
 
+QUEUE_ARN = "arn:{}:kinesis:us-east-1:123456789012:queue/{}"
+
+
+@pytest.mark.parametrize(
+    "arn",
+    [
+        QUEUE_ARN.format("aws-cn", "4rx"),
+        QUEUE_ARN.format("aws", "4RX"),
+        QUEUE_ARN.format("aws", "4rx-"),
+        QUEUE_ARN.format("aws", "4_rx"),
+        QUEUE_ARN.format("aws", "4rx.7"),
+        QUEUE_ARN.format("aws", "4rx/7"),
+        QUEUE_ARN.format("aws", 64 * "4"),
+        QUEUE_ARN.format("aws", "4rx").replace("queue", "stream"),
+    ],
+)
+def test_a_queue_whose_host_is_in_doubt_is_botocores(arn: str) -> None:
+    own = settings("kinesis")
+    assert own is not None
+    assert own.request("ReceiveQueueRecords", {"QueueARN": arn}) is None
+
+
+def test_each_queue_has_hosts_of_its_own() -> None:
+    own = settings("kinesis")
+    assert own is not None
+    found = [
+        own.request(operation, {"QueueARN": QUEUE_ARN.format("aws", queue)})
+        for queue in ("4rx", "5sy")
+        for operation in ("ReceiveQueueRecords", "DescribeQueue")
+    ]
+    assert [each and each.url for each in found] == [
+        f"https://{queue}.{plane}-kinesis-queues.us-east-1.amazonaws.com/"
+        for queue in ("4rx", "5sy")
+        for plane in ("data", "control")
+    ]
+
+
 def test_an_account_of_another_partition_is_botocores() -> None:
     own = settings("kinesis")
     assert own is not None
@@ -337,9 +400,9 @@ def test_botocore_is_opened_for_what_is_not_known() -> None:
 
 
 def test_the_names_of_methods_are_botocores() -> None:
-    operations = [*caller._DECODERS, *lease_table._DIRECTLY]
-    assert [method_name(each) for each in operations] == [xform_name(each) for each in operations]
-    assert set(caller._DECODERS) == set(BY_NAME)
+    names = [*operations.DECODERS, *lease_table._DIRECTLY]
+    assert [method_name(each) for each in names] == [xform_name(each) for each in names]
+    assert set(operations.DECODERS) == set(BY_NAME)
     assert set(lease_table._DIRECTLY) == set(OF_TABLES)
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate, repeat
 from operator import lt
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from pybase64 import b64decode
@@ -31,7 +31,15 @@ _LONGEST_NUMBER = 128
 _INVALID = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """The errors of decoders for invalid JSON and for unexpected values."""
 
-_Fetched = TypeVar("_Fetched", Page, Event)
+
+class _HasRecords(Protocol):
+    """A page, an event, or what else has records: values with ``data``."""
+
+    @property
+    def records(self) -> Sequence[Any]: ...
+
+
+_Fetched = TypeVar("_Fetched", bound=_HasRecords)
 
 _MENDED = (MendedPage, MendedEvent)
 
@@ -45,7 +53,7 @@ def decode_page(body: bytes | bytearray) -> Page:
     Raises `ServiceError`, which names the wrong field, for any other body.
     """
     try:
-        page = _decode(_DECODER, body)
+        page = decode_fetched(_DECODER, body)
         mended = _put_in_order(page.records)
         return MendedPage(**msgspec.structs.asdict(page), mended=mended) if mended else page
     except _INVALID as error:
@@ -61,7 +69,7 @@ def decode_page(body: bytes | bytearray) -> Page:
 def decode_event(payload: bytes | memoryview) -> Event:
     """Decode the payload of a SubscribeToShardEvent. Raises `CorruptEventStreamError`."""
     try:
-        event = _decode(_EVENT_DECODER, payload)
+        event = decode_fetched(_EVENT_DECODER, payload)
         mended = _put_in_order(event.records)
         number = event.continuation_sequence_number
         if number is not None and not _is_number(number):
@@ -73,10 +81,13 @@ def decode_event(payload: bytes | memoryview) -> Event:
         ) from error
 
 
-def _decode(
+def decode_fetched(
     decoder: msgspec.json.Decoder[_Fetched], body: bytes | bytearray | memoryview
 ) -> _Fetched:
-    """Return the value that ``decoder`` makes of ``body``, sooner if its records are large."""
+    """Return the value that ``decoder`` makes of ``body``, sooner if its records are large.
+
+    Raises msgspec's errors, UnicodeDecodeError and RecursionError.
+    """
     taken = take_out(body)
     if taken is not None:
         rest, data = taken
@@ -143,7 +154,7 @@ def take_out(body: bytes | bytearray | memoryview) -> tuple[bytes, list[bytes]] 
     return b"".join(pieces), data
 
 
-def _put_back(records: Sequence[Record], marks: Sequence[bytes], data: list[bytes]) -> bool:
+def _put_back(records: Sequence[Any], marks: Sequence[bytes], data: list[bytes]) -> bool:
     """Set the data of ``records``; return False if ``marks``, their present data, are not in order.
 
     This happens if an answer has data elsewhere than in its records, or in another form.

@@ -10,8 +10,8 @@ listing without end is not tried again.
 #
 # - Time: the timeout of a socket bounds each wait only. A byte each second held a thread for ever,
 #   so that a call has a bound from its start, too (`Bound.seconds`), and `hurry` cuts the last wait
-#   short. The bounds are generous (`BOUNDS` of `sparkinesis.stream.calls.caller`): the service's
-#   limits, over a line of half a Mbit/s.
+#   short. The bounds are generous (`sparkinesis.stream.calls.operations`): the service's limits,
+#   over a line of half a Mbit/s.
 # - Size: a body without end took all memory. `Bound.size` is that of the operation, 32 MiB for
 #   GetRecords and 4 MiB for most. Headers and trailers have bounds where they are read, in bytes
 #   and lines: a flood of them fits into any time.

@@ -16,12 +16,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+import botocore
 import botocore.parsers
 import msgspec
 import urllib3.exceptions
 from botocore import xform_name
 from botocore.awsrequest import AWSResponse, HeadersDict
 from botocore.exceptions import (
+    BotoCoreError,
     ClientError,
     ConnectionClosedError,
     HTTPClientError,
@@ -52,6 +54,15 @@ class _Prepared(Exception):  # noqa: N818 - botocore stops for it, and nobody el
     def __init__(self, learned: LearnedRequest) -> None:
         super().__init__("the request is sent directly")
         self.learned = learned
+
+
+class OldBotocoreError(BotoCoreError):  # type: ignore[misc]
+    """botocore's model of the service is older than an operation. No retry helps."""
+
+    fmt = (
+        "botocore {version}, which prepares this request, is older than {operation}. Install "
+        "boto3>=1.44.5, or the newest boto3"
+    )
 
 
 class ByBotocore:
@@ -108,8 +119,14 @@ class ByBotocore:
     def call(
         self, operation: str, request: Mapping[str, Any], *, may_prepare: bool = False
     ) -> dict[str, Any]:
-        """Call an operation; a second time if the first attempt corrects the clock."""
-        method: Callable[..., dict[str, Any]] = getattr(self._client, xform_name(operation))
+        """Call an operation; a second time if the first attempt corrects the clock.
+
+        Raises `OldBotocoreError` for an operation that botocore does not know.
+        """
+        name = xform_name(operation)
+        if not hasattr(self._client, name):
+            raise OldBotocoreError(version=botocore.__version__, operation=operation)
+        method: Callable[..., dict[str, Any]] = getattr(self._client, name)
         config = self._client.meta.config
         expect(max(CREDENTIALS, CONNECTING + config.connect_timeout + config.read_timeout))
         self._thread.may_prepare = may_prepare
@@ -143,7 +160,8 @@ class ByBotocore:
 
     def error(self, operation: str, answer: HttpAnswer) -> ClientError:
         """Return botocore's error for an answer, made by botocore's parser."""
-        shape = self._service.operation_model(operation).output_shape
+        is_known = operation in self._service.operation_names  # to an old botocore, not each is
+        shape = self._service.operation_model(operation).output_shape if is_known else None
         response = {
             "status_code": answer.status,
             "headers": HeadersDict(answer.headers),

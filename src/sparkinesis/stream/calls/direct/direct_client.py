@@ -138,6 +138,8 @@ class DirectClient:
             account,
             request.get("StreamARN"),
             request.get("ConsumerARN"),
+            request.get("QueueARN"),
+            request.get("ResourceARN"),
             request.get("TableName"),
         )
         try:
@@ -230,7 +232,7 @@ def encode(operation: str, request: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(request)
 
 
-_WITH_TIMES = frozenset({"GetShardIterator", "ListShards", "SubscribeToShard"})
+_WITH_TIMES = frozenset({"CreateQueue", "GetShardIterator", "ListShards", "SubscribeToShard"})
 
 
 def _with_epochs(value: Any) -> Any:
@@ -239,4 +241,6 @@ def _with_epochs(value: Any) -> Any:
         return int(seconds) if seconds.is_integer() else seconds
     if isinstance(value, dict):
         return {name: _with_epochs(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_with_epochs(inner) for inner in value]
     return value

@@ -57,10 +57,19 @@ _ARN = re.compile(
     r"arn:(?P<partition>[a-z-]+):kinesis:[a-z0-9-]+:(?P<account>[0-9]{12}):stream/"
     r"[a-zA-Z0-9_.-]+(/consumer/[a-zA-Z0-9_.-]+:[0-9]+)?"
 )
+_QUEUE_ARN = re.compile(
+    r"arn:(?P<partition>[a-z-]+):kinesis:[a-z0-9-]+:[0-9]{12}:queue/"
+    r"(?P<id>(?!-)[a-z0-9-]{1,63}(?<!-))"
+)
 _PLAIN_URL = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?/?")
 _WITH_ARN = {"StreamARN", "ConsumerARN", "TableName"}
-_OF_CONTROL = frozenset({"DescribeStreamSummary", "DescribeStreamConsumer", "ListShards"})
-"""The operations that have an account's endpoint of their own; the others are those of data."""
+_OF_CONTROL = frozenset(
+    {
+        *("DescribeStreamSummary", "DescribeStreamConsumer", "ListShards"),
+        *("CreateQueue", "DeleteQueue", "DescribeQueue", "ListQueues", "UpdateQueue"),
+    }
+)
+"""The operations of the control plane, whose endpoints are others than those of data."""
 _TARGETS = {
     "kinesis": ("Kinesis_20131202", "application/x-amz-json-1.1"),
     "dynamodb": ("DynamoDB_20120810", "application/x-amz-json-1.0"),
@@ -130,12 +139,15 @@ class UsualSettings:
         region, host = self._scope.region, self._scope.service
         for partition, regions, domain in _PARTITIONS:
             if regions.fullmatch(region):
-                account = _account(partition, request)
-                if account is None:
+                if "Queue" in operation:
+                    owner, host = _queue_id(partition, request), f"{host}-queues"
+                else:
+                    owner = _account(partition, request)
+                if owner is None:
                     return None
-                if account:
+                if owner:
                     plane = "control" if operation in _OF_CONTROL else "data"
-                    host = f"{account}.{plane}-{host}"
+                    host = f"{owner}.{plane}-{host}"
                 return f"https://{host}.{region}.{domain}/"
         return None
 
@@ -148,6 +160,14 @@ def _account(partition: str, request: Mapping[str, Any]) -> str | None:
     found = _ARN.fullmatch(arns[0])
     is_known = found is not None and len(arns) == 1 and found["partition"] == partition
     return found["account"] if found is not None and is_known else None
+
+
+def _queue_id(partition: str, request: Mapping[str, Any]) -> str | None:
+    """Return the queue whose endpoint takes a request; empty for none, None if in doubt."""
+    if "QueueARN" not in request:
+        return ""
+    found = _QUEUE_ARN.fullmatch(request["QueueARN"])
+    return found["id"] if found is not None and found["partition"] == partition else None
 
 
 def usual_settings(
