@@ -12,6 +12,7 @@ https://sparkinesis.github.io/sparkinesis/errors.html (docs/errors.md of the rep
     │   └── CorruptEventStreamError
     ├── AccessDeniedError
     ├── StreamNotFoundError
+    ├── QueueNotFoundError
     ├── DataLossError
     │   ├── ShardNotFoundError
     │   └── PositionNotFoundError
@@ -156,6 +157,14 @@ class StreamNotFoundError(SparkinesisError):
     """
 
 
+class QueueNotFoundError(SparkinesisError):
+    """The queue does not exist in this region and account, or is being deleted.
+
+    Check the queue's name or ARN, the region and the endpoint. A queue that was deleted and made
+    anew has another ARN.
+    """
+
+
 # --- Streams, positions and records
 
 
@@ -210,9 +219,9 @@ class ConsumerNotFoundError(SparkinesisError):
 
 
 class ConsumerLimitError(SparkinesisError):
-    """The stream has the maximum number of registered consumers (enhanced fan-out).
+    """The stream has the maximum number of registered consumers (enhanced fan-out) and queues.
 
-    Deregister a consumer that is no longer needed, or read by polling.
+    Deregister a consumer or delete a queue that is no longer needed, or read by polling.
     """
 
 

@@ -49,6 +49,7 @@ LAYERS: dict[str, set[str]] = {
     "worker": {"public", "errors", "events", "status", "metrics", "stream", "lease"},
     "source": {"public", "errors", "status", "metrics", "stream", "lease"},
     "lease": {"public", "errors", "events", "metrics", "stream"},
+    "queue": {"errors", "metrics", "stream"},
     "stream": {"public", "errors", "metrics"},
     "metrics": {"public", "errors"},
     "local": {"errors"},
@@ -146,7 +147,7 @@ A sub-folder also imports the modules that lie directly in the folder above it.
 
 MOST_ENTRIES = 14
 """Modules and sub-folders that one folder shows, `__init__.py` not counted."""
-MOST_LAYERS = 20
+MOST_LAYERS = 21
 """The same for ``sparkinesis`` itself: the layers, the modules below them all, and public pages."""
 
 IMPORT_PYSPARK = ("source/", "fleet/", "functions.py", "testing/sandbox.py")
