@@ -115,8 +115,8 @@ def unknown_operation(target: str) -> KinesisError:
 def unknown_to_botocore(operation: str, version: str) -> KinesisError:
     return KinesisError(
         "UnknownOperationException",
-        f"Unknown operation: {operation}. The local server takes the service model of botocore, "
-        f"and botocore {version} has no such operation: it needs botocore >= 1.44.5.",
+        f"Unknown operation: {operation}. The local server takes the model of the service from "
+        f"botocore, and botocore {version} does not have it: botocore >= 1.44.5 is needed.",
     )
 
 

@@ -99,7 +99,6 @@ class Queue(Lifecycle):
         self.polls: set[Poll] = set()
         self._next: WeakKeyDictionary[Shard, int] = WeakKeyDictionary()
         for shard in stream.shards:  # those of later reshards are read from their first record on
-            stream.trim(shard, created_ms)
             self._next[shard] = start.position(shard)
         self._turn = 0
         self._held: dict[str, Entry] = {}

@@ -106,11 +106,7 @@ def _acknowledge(context: Context, queue: Queue, held: Entry, _: requests.Receip
 
 
 def _set_visibility(context: Context, queue: Queue, held: Entry, asked: requests.Receipt) -> None:
-    seconds = asked.visibility_timeout_seconds
-    if seconds:
-        queue.hold(held, context.now + seconds * 1000)
-    else:
-        queue.release(held)
+    queue.hold(held, context.now + asked.visibility_timeout_seconds * 1000)
 
 
 def _restore(_context: Context, queue: Queue, held: Entry, _: requests.Receipt) -> None:

@@ -187,6 +187,20 @@ def test_a_poll_wakes_for_a_release_and_a_restored_record(
     assert b'"ReceiveCount":1' in waiter.answer().body
 
 
+def test_a_poll_sees_the_end_of_an_update(stream: Stream, queue: Queue, clock: ManualClock) -> None:
+    stream.put("a")
+    queue.hold(0, queue.one())
+    queue.kinesis.stream_delay_ms = 1000
+    waiter = Waiter(queue, dead=True)
+    waiter.until()
+    queue("UpdateQueue", QueueAttributes=letters(1))
+    assert waiter.woken == 1
+    assert waiter.until() == clock() + 1000
+    clock.advance(1000)
+    assert waiter.woken == 2
+    assert b'"ReceiveCount":2' in waiter.answer().body
+
+
 def test_a_poll_of_a_queue_that_is_deleted_ends(queue: Queue) -> None:
     waiter = Waiter(queue)
     waiter.until()
@@ -199,9 +213,11 @@ def test_a_poll_whose_client_left_takes_nothing(stream: Stream, queue: Queue) ->
     waiter = Waiter(queue)
     waiter.until()
     queue.kinesis.leave(waiter.call)
+    inside = model(queue)
+    assert inside.polls == set()
+    assert not any(shard._watchers for shard in inside.stream.shards)
     stream.put("a")
     assert waiter.woken == 0
-    assert model(queue).polls == set()
     assert queue.one()["ReceiveCount"] == 1
     left, taken = queue.kinesis.calls.select("ReceiveQueueRecords")
     assert (left.error, left.records, taken.error, taken.records) == ("Dropped", 0, None, 1)

@@ -50,6 +50,15 @@ def test_no_more_are_received_than_asked_for(stream: Stream, queue: Queue) -> No
     assert [len(queue.receive(limit)) for limit in (1, 3, 4, 3)] == [1, 3, 4, 1]
 
 
+def test_no_shard_has_to_wait_for_another(stream: Stream, queue: Queue) -> None:
+    shards = {}
+    for number in range(40):
+        answer = stream("PutRecord", Data=str(number).encode(), PartitionKey=str(number))
+        shards[str(number)] = answer["ShardId"]
+    first = [shards[text(queue.one(limit=1))] for _ in range(4)]
+    assert len({*first}) == 4, "of each shard one"
+
+
 def test_a_record_is_told_without_its_place_in_the_stream(
     stream: Stream, queue: Queue, clock: ManualClock
 ) -> None:
