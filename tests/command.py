@@ -7,10 +7,11 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import typer.main
 from typer.testing import CliRunner
 
 from sparkinesis.cli.app import app
@@ -19,6 +20,19 @@ from sparkinesis.local import LocalServer
 COMMAND = str(Path(sys.executable).with_name("sparkinesis"))
 Result = subprocess.CompletedProcess[str]
 Command = Callable[..., Result]
+
+
+def commands() -> Iterator[tuple[list[str], Any]]:
+    """Each command that does something, by the words that call it: ``queues list`` has two."""
+    yield from _below([], typer.main.get_command(app))
+
+
+def _below(words: list[str], command: Any) -> Iterator[tuple[list[str], Any]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield words, command
+    for name, each in (inner or {}).items():
+        yield from _below([*words, name], each)
 
 
 def place_of(server: LocalServer) -> list[str]:
@@ -67,6 +81,7 @@ def failure(result: Result) -> str:
     """Return the error of a command, which says nothing else."""
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.count("\n") == 1
-    start = f"sparkinesis {next(one for one in result.args if one != COMMAND)}: "
+    words = [one for one in result.args if one != COMMAND]
+    start = f"sparkinesis {' '.join(words[: 1 + (words[0] == 'queues')])}: "
     assert result.stderr.startswith(start)
     return result.stderr.removeprefix(start)

@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer.main
@@ -155,10 +156,18 @@ def _check_sparkinesis(arguments: list[str]) -> None:
     if arguments[0].startswith("--"):
         assert arguments[0] in {name for param in group.params for name in param.opts}
         return
-    with group.make_context("sparkinesis", arguments[:1], resilient_parsing=True) as context:
-        name, command, _ = group.resolve_command(context, arguments)  # type: ignore[attr-defined]
-        assert command is not None
-        command.make_context(name, arguments[1:], parent=context)
+    _check_words("sparkinesis", group, arguments)
+
+
+def _check_words(name: str, command: Any, arguments: list[str], parent: Any = None) -> None:
+    if not hasattr(command, "commands"):
+        command.make_context(name, arguments, parent=parent)
+        return
+    first = arguments[:1]
+    with command.make_context(name, first, parent=parent, resilient_parsing=True) as context:
+        inner, found, _ = command.resolve_command(context, arguments)
+        assert found is not None
+        _check_words(inner, found, arguments[1:], context)
 
 
 def _check_make(arguments: list[str]) -> None:

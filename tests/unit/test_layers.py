@@ -21,6 +21,7 @@ LAYERS: dict[str, set[str]] = {
         "terminal",
         "errors",
         "stream",
+        "queue",
         "lease",
         "worker",
         "compat",

@@ -15,6 +15,7 @@ from sparkinesis.cli.line import SETTINGS, PlainCommand, PlainGroup
 from sparkinesis.cli.moving.convert_leases import convert_leases
 from sparkinesis.cli.moving.reset import reset
 from sparkinesis.cli.moving.restart import restart
+from sparkinesis.cli.queues import queues
 from sparkinesis.cli.running.init import init
 from sparkinesis.cli.running.kclpy import kclpy
 from sparkinesis.cli.running.run import run
@@ -85,3 +86,4 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
 for _panel, _functions in _COMMANDS.items():
     for _name, _function in _functions.items():
         app.command(_name, cls=PlainCommand, rich_help_panel=_panel)(_function)
+app.add_typer(queues, name="queues", rich_help_panel="Streams")

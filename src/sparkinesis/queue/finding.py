@@ -200,7 +200,7 @@ class Queues(Caller):
                 f"There is no queue {queue!r} among the {self}. {there} Check the spelling, the "
                 "region, and that the credentials belong to the queue's account: one of another "
                 "account is given by its ARN. To make it, give create a NewQueue(stream=...), or "
-                "run: aws kinesis create-queue."
+                "run: sparkinesis queues create."
             )
         )
 
@@ -264,8 +264,8 @@ class Queues(Caller):
         if consumers >= MOST_CONSUMERS and being_made < MOST_BEING_MADE:
             raise ConsumerLimitError(
                 f"Cannot make the queue {name!r}: {stream.address} has {consumers} queues and "
-                "registered consumers, which is its limit. Delete a queue (aws kinesis "
-                "delete-queue) or deregister a consumer that is no longer needed."
+                "registered consumers, which is its limit. Delete a queue (sparkinesis queues "
+                "delete) or deregister a consumer that is no longer needed."
             )
 
 
@@ -298,7 +298,7 @@ def _compare(address: QueueAddress, found: QueueDescription, wanted: NewQueue) -
         there, given = getattr(found, name), getattr(wanted, name)
         if there != given:
             _log.warning(
-                "%s is there already: its %s is %s, and stays so. %s was given; aws kinesis "
-                "update-queue changes it.",
+                "%s is there already: its %s is %s, and stays so. %s was given; sparkinesis queues "
+                "update changes it.",
                 *(address, name, there, given),
             )

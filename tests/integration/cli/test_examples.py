@@ -14,6 +14,7 @@ import pytest
 
 from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
+from sparkinesis.queue.finding import NewQueue, Queues
 from tests.command import COMMAND, call
 from tests.pace import eventually
 from tests.streams import put
@@ -38,6 +39,11 @@ SAID = {
     "tail": "into the stream 'copy'",
     "put": "Put 2 records into the stream 'flights'",
     "shards": "1 shard, 1 open",
+    "queues list": "old-orders  ACTIVE  events",
+    "queues describe": '"visibility_timeout": 30',
+    "queues create": "max receive count   10",
+    "queues update": "visibility timeout  60",
+    "queues delete": "Deleted the queue old-orders.",
     "local": "http://127.0.0.1:",
     "compile-pyspark": "added to spark/python/lib/pyspark.zip",
 }
@@ -51,6 +57,9 @@ def server() -> Iterator[LocalServer]:
         for name in ("flights", "copy"):
             kinesis.create_stream(StreamName=name, ShardCount=1)
         put(kinesis, "flights", [b"one", b"two"])
+        kinesis.create_stream(StreamName="events", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+        for name in ("orders", "old-orders"):
+            Queues("us-east-1", running.endpoint_url).find(name, NewQueue("events"))
         seen: list[object] = []
         application = Application(
             "flights-app",

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import typer.main
+
 from sparkinesis.cli.app import app
-from tests.command import call
+from tests.command import call, commands
 
 PAGE = Path(__file__).parents[3] / "docs" / "commands.md"
 
@@ -30,6 +32,11 @@ EXAMPLES = {
     "tail": "sparkinesis tail flights --from 10m --once --json | sparkinesis put copy --json",
     "put": "sparkinesis put flights --key-field id < flights.jsonl",
     "shards": "sparkinesis shards flights",
+    "queues list": "sparkinesis queues list",
+    "queues describe": "sparkinesis queues describe orders --json",
+    "queues create": "sparkinesis queues create returns --stream events --max-receive-count 10",
+    "queues update": "sparkinesis queues update orders --visibility-timeout 60",
+    "queues delete": "sparkinesis queues delete old-orders --yes",
     "local": "sparkinesis local --port 0 --streams flights:4",
     "compile-pyspark": "sparkinesis compile-pyspark --spark-home spark",
 }
@@ -87,18 +94,24 @@ def page() -> str:
 
 def _lines() -> Iterator[str]:
     yield _INTRODUCTION
-    panel = None
-    for command in app.registered_commands:
-        name = str(command.name)
-        if command.rich_help_panel != panel:
-            panel = command.rich_help_panel
-            yield f"## {panel}\n"
-        yield f"### {name}\n"
-        yield f"```text\n{call(name, '--help').stdout.rstrip()}\n```\n"
-        if name in EXAMPLES:
-            yield f"```shell\n{EXAMPLES[name]}\n```\n"
-        if name in _PAGES:
-            yield f"See [{_PAGES[name]}]({_PAGES[name]}).\n"
+    panels: dict[str, list[list[str]]] = {}
+    top = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    for words, _ in commands():
+        panels.setdefault(top[words[0]].rich_help_panel, []).append(words)
+    for panel, pages in panels.items():
+        yield f"## {panel}\n"
+        for words in pages:
+            yield from _command(words)
+
+
+def _command(words: list[str]) -> Iterator[str]:
+    name = " ".join(words)
+    yield f"### {name}\n"
+    yield f"```text\n{call(*words, '--help').stdout.rstrip()}\n```\n"
+    if name in EXAMPLES:
+        yield f"```shell\n{EXAMPLES[name]}\n```\n"
+    if name in _PAGES:
+        yield f"See [{_PAGES[name]}]({_PAGES[name]}).\n"
 
 
 if __name__ == "__main__":

@@ -6,14 +6,13 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-import typer.main
 
 from sparkinesis.cli import line
-from sparkinesis.cli.app import app
 from tests import pace
-from tests.command import call
+from tests.command import call, commands
 
 
 @pytest.mark.parametrize(
@@ -52,8 +51,9 @@ def test_an_answer_that_never_comes_is_not_waited_for() -> None:
     over.set()
 
 
-NAMES = [one.name for one in app.registered_commands if one.name is not None]
-PAGES = [[], *([name] for name in NAMES)]
+WORDS = [words for words, _ in commands()]
+NAMES = {words[0] for words in WORDS}
+PAGES = [[], ["queues"], *WORDS]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=" ".join)
@@ -73,10 +73,9 @@ def test_the_first_page_lists_every_command_once() -> None:
     assert sorted(listed) == sorted(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_option_has_a_line_and_a_text(name: str) -> None:
-    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
-    shown = call(name, "--help").stdout
+@pytest.mark.parametrize(("words", "command"), list(commands()), ids=map(" ".join, WORDS))
+def test_every_option_has_a_line_and_a_text(words: list[str], command: Any) -> None:
+    shown = call(*words, "--help").stdout
     for param in command.params:
         start = param.metavar if param.param_type_name == "argument" else max(param.opts, key=len)
         assert re.search(rf"^  (-\w, )?{re.escape(start)}( |,|$)", shown, re.MULTILINE), start
