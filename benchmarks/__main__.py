@@ -1,6 +1,6 @@
 """Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
 backlog, planning, scale, local_server, leases, fleet, latency, spark_latency, spark_restart,
-spark_idle, memory, metrics, processes, streams, growth, idle_shards, scrape.
+spark_idle, memory, metrics, processes, queues, streams, growth, idle_shards, scrape.
 
 python -m benchmarks                          # all
 python -m benchmarks decode source            # two of them
@@ -33,6 +33,7 @@ from benchmarks import (
     objects,
     planning,
     processes,
+    queues,
     scale,
     scrape,
     source,
@@ -64,6 +65,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "memory": memory.run,
     "metrics": metrics.run,
     "processes": processes.run,
+    "queues": queues.run,
     "streams": streams.run,
     "growth": growth.run,
     "idle_shards": idle_shards.run,

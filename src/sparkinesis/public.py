@@ -50,6 +50,11 @@ def public_metrics(thing: _T) -> _T:
     return public(thing, "sparkinesis.metrics")
 
 
+def public_queue(thing: _T) -> _T:
+    """Show a class as a name of ``sparkinesis.queue``."""
+    return public(thing, "sparkinesis.queue")
+
+
 def public_testing(thing: _T) -> _T:
     """Show a class as a name of ``sparkinesis.testing``."""
     return public(thing, "sparkinesis.testing")

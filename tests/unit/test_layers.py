@@ -47,10 +47,11 @@ LAYERS: dict[str, set[str]] = {
     "fleet": {"terminal", "public", "errors", "status", "metrics", "lease", "worker"},
     "compat": {"errors", "stream", "worker", "application"},
     "application": {"public", "errors", "status", "metrics", "stream", "worker", "fleet"},
+    "queue": {"public", "errors", "status", "metrics", "stream", "lease", "worker"},
+    "queue page": {"queue"},
     "worker": {"public", "errors", "events", "status", "metrics", "stream", "lease"},
     "source": {"public", "errors", "status", "metrics", "stream", "lease"},
     "lease": {"public", "errors", "events", "metrics", "stream"},
-    "queue": {"errors", "metrics", "stream"},
     "stream": {"public", "errors", "metrics"},
     "metrics": {"public", "errors"},
     "local": {"errors"},
@@ -70,6 +71,7 @@ LAYERS: dict[str, set[str]] = {
         "functions",
         "public",
         "metrics page",
+        "queue page",
         "stream",
         "lease",
         "worker",
@@ -83,7 +85,7 @@ LAYERS: dict[str, set[str]] = {
 ``__init__`` holds the public names.
 """
 
-PAGES = {"metrics/__init__.py": "metrics page"}
+PAGES = {"metrics/__init__.py": "metrics page", "queue/__init__.py": "queue page"}
 """Public pages that are layers of their own, above the folder whose name they have."""
 
 FOLDERS: dict[str, dict[str, set[str]]] = {

@@ -329,6 +329,55 @@ SINK_DURATION = _duration(
     help="Commits of files to a sink's storage. result: ok, failed.",
 )
 
+# ---- Queues (layer queue) ----
+
+QUEUE_RECEIVED = _counter(
+    name="queue.received", labels=("queue",),
+    help="Records received from the queue, redeliveries included: an aggregate counts once.",
+)
+QUEUE_REDELIVERED = _counter(
+    name="queue.redelivered", labels=("queue",),
+    help="Records received that were delivered before: a handler failed, or a hold was lost.",
+)
+QUEUE_AGE = _duration(
+    name="queue.age", labels=("queue",),
+    help="Time from the arrival of the oldest record of a receive to the receive.",
+)
+QUEUE_EMPTY_RECEIVES = _counter(
+    name="queue.empty.receives", labels=("queue",),
+    help="Receives that waited for records and brought none.",
+)
+QUEUE_RECEIVES_FAILED = _counter(
+    name="queue.receives.failed", labels=("queue", "code"),
+    help="Receives that failed, by the service's error code.",
+)
+QUEUE_IN_HAND = _gauge(
+    name="queue.held", labels=("queue",),
+    help="Records that this worker holds: received, and neither acknowledged nor returned.",
+)
+QUEUE_FAILED = _counter(
+    name="queue.failed", labels=("queue",),
+    help="User records whose handler raised, or that it named as failed.",
+)
+QUEUE_ACKNOWLEDGED = _counter(
+    name="queue.acknowledged", labels=("queue",),
+    help="Records acknowledged.",
+)
+QUEUE_EXTENSIONS = _counter(
+    name="queue.extensions", labels=("queue",),
+    help="Holds extended.",
+)
+QUEUE_HOLDS_LOST = _counter(
+    name="queue.holds.lost", labels=("queue", "state"),
+    help="Holds that ended before their record was acknowledged: it is delivered again. state: "
+    "waiting (no handler had begun), running, ended (the acknowledgement came too late).",
+)
+QUEUE_REFUSALS = _counter(
+    name="queue.refusals", labels=("queue", "call", "code"),
+    help="Records for which an extension, an acknowledgement or a return failed, by the service's "
+    "error code. call: extend, acknowledge, return.",
+)
+
 # ---- Fleets ----
 
 FLEET_WANTED = _fleet(

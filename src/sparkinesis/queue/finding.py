@@ -24,6 +24,7 @@ from sparkinesis.errors import (
     printable,
 )
 from sparkinesis.metrics.metrics import OFF, Metrics
+from sparkinesis.public import public_queue
 from sparkinesis.queue.address import QueueAddress, check_queue_name, queue_address
 from sparkinesis.queue.client import (
     QueueClient,
@@ -58,6 +59,7 @@ _ONCE = Backoff(give_up_after=0.0)
 _log = logging.getLogger(__name__)
 
 
+@public_queue
 @dataclass(frozen=True, slots=True)
 class NewQueue:
     """How a queue is made if there is none of its name.

@@ -1,4 +1,4 @@
-"""A service that answers as a test has written down."""
+"""Queues on a local Kinesis, and services that answer as a test has written down."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from sparkinesis.local import LocalServer, ManualClock
+from tests.integration.queue.scene import REGION, VISIBILITY, Handled, QueueScene
 from tests.integration.stream.direct.raw_server import RawServer
 from tests.integration.stream.direct.raw_server import serving as serving_bytes
 from tests.scripted import Script, Scripted, serving
@@ -27,3 +29,58 @@ def service() -> Iterator[Scripted]:
 @pytest.fixture
 def script(service: Scripted) -> Script:
     return service.begin()
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def scene(clock: ManualClock) -> Iterator[QueueScene]:
+    with LocalServer(clock=clock) as server:
+        kinesis = server.client("kinesis", region=REGION)
+        kinesis.create_stream(StreamName="s", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+        summary = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
+        made = kinesis.create_queue(
+            QueueName="orders",
+            StreamConfigurationList=[
+                {
+                    "StreamARN": summary["StreamARN"],
+                    "StartingPosition": {"Type": "TRIM_HORIZON"},
+                }
+            ],
+            QueueAttributes={"VisibilityTimeoutSeconds": VISIBILITY},
+        )
+        found = QueueScene(server, clock, kinesis, "s", made["QueueDescription"]["QueueARN"])
+        yield found
+        server.kinesis.faults = None
+        for worker in found.workers:
+            worker.request_shutdown(0.0)
+        # Ends the polls that are under way, and the waits of the workers.
+        while any(not worker._ended.is_set() for worker in found.workers):
+            found.pass_time(30.0)
+            for worker in found.workers:
+                worker._ended.wait(0.05)
+
+
+@pytest.fixture
+def handled() -> Handled:
+    """A handler that waits for nothing."""
+    found = Handled()
+    found.gate.set()
+    return found
+
+
+@pytest.fixture
+def held_up() -> Iterator[Handled]:
+    """A handler that waits until the test opens its gate, or has ended."""
+    found = Handled()
+    yield found
+    found.gate.set()

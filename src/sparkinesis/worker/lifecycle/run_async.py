@@ -6,11 +6,20 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
-from sparkinesis.worker.lifecycle.worker import Worker
+
+class Runs(Protocol):
+    """A worker that is not started yet."""
+
+    def start(self) -> object: ...
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+    def request_shutdown(self, timeout: float | None = None) -> None: ...
 
 
-async def run_worker(make: Callable[[asyncio.AbstractEventLoop], Worker]) -> None:
+async def run_worker(make: Callable[[asyncio.AbstractEventLoop], Runs]) -> None:
     """Run a worker until it ends; shut it down if the task is cancelled, at once the second time.
 
     Raises the errors of ``make`` and `Worker.start`, and the error that ended the worker.
@@ -30,7 +39,7 @@ async def run_worker(make: Callable[[asyncio.AbstractEventLoop], Worker]) -> Non
         raise asyncio.CancelledError
 
 
-def _in_own_thread(worker: Worker) -> asyncio.Future[None]:
+def _in_own_thread(worker: Runs) -> asyncio.Future[None]:
     """Start a worker in a thread of its own, and return its end, as a future.
 
     Not as a task: Ctrl-C may cancel all tasks, and the program would not wait for the worker.

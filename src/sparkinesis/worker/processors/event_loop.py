@@ -116,14 +116,19 @@ class EventLoop:
 
     def begin(
         self, coroutine: Coroutine[Any, Any, object], done: Callable[[BaseException | None], None]
-    ) -> None:
-        """Run a coroutine, and call ``done`` with its error, if any, when it has ended."""
+    ) -> Callable[[], object]:
+        """Run a coroutine, and call ``done`` with its error, if any, when it has ended.
+
+        Returns the function that cancels it.
+        """
 
         def end(future: Future[_Outcome]) -> None:
             self._forget(future)
             done(CancelledError() if future.cancelled() else future.result().error)
 
-        self._submit(coroutine).add_done_callback(end)
+        future = self._submit(coroutine)
+        future.add_done_callback(end)
+        return future.cancel
 
     def cancel(self) -> None:
         """Cancel the coroutines that run now: no shard waits for them any more."""

@@ -12,7 +12,7 @@ import inspect
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
@@ -52,7 +52,7 @@ class UserCalls:
         self._given = loop
         self._clock = clock
         self._lock = threading.Lock()
-        self._threads = _CallThreads(f"{name}-record")
+        self._threads = CallThreads(f"{name}-record")
 
     def call(self, method: Callable[..., object], *given: object) -> object:
         """Call a method, and run it to its end if it is ``async def``; return what it returns.
@@ -79,6 +79,16 @@ class UserCalls:
         else:
             self._threads.run(partial(_finish, partial(call_user, method, given), done))
 
+    def begin_task(
+        self, coroutine: Coroutine[object, object, object], done: Done
+    ) -> Callable[[], object]:
+        """Run a coroutine as a task; returns the function that cancels it. ``done``: as `begin`."""
+        return self._event_loop().begin(coroutine, done)
+
+    def run_in_thread(self, call: Callable[[], None]) -> None:
+        """Run a call that handles its errors in a thread. Raises as `begin`."""
+        self._threads.run(call)
+
     def _event_loop(self) -> EventLoop:
         with self._lock:
             if self.loop is None:
@@ -102,7 +112,7 @@ _KEEP = 10.0
 """Seconds after which a thread without a call ends."""
 
 
-class _CallThreads:
+class CallThreads:
     """Runs each call at once, in a thread that has none, or else in a new one. For any thread.
 
     The caller bounds their number. A call must handle its errors. Unlike those of

@@ -1,0 +1,252 @@
+"""`QueueApplication`: consumes a Kinesis queue, record by record, without leases or checkpoints."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from sparkinesis.errors import Check, OptionError, ProcessorError, check_all
+from sparkinesis.lease.rules.other_workers import default_worker_id
+from sparkinesis.metrics.metric import AwsPlace, Measured
+from sparkinesis.metrics.metrics import metrics_of
+from sparkinesis.public import public_queue
+from sparkinesis.queue.address import check_queue_name, queue_address
+from sparkinesis.queue.client import QueueClient, QueueDescription
+from sparkinesis.queue.finding import NewQueue, Queues
+from sparkinesis.queue.handling import HandlerSettings
+from sparkinesis.queue.hold_rules import MOST_RECEIVED, QUEUE_RETRY
+from sparkinesis.queue.options import DEFAULT_QUEUE_OPTIONS, QueueOptions
+from sparkinesis.queue.worker import QueueWorker
+from sparkinesis.stream.address import (
+    FOUND_BY_BOTO,
+    CredentialSource,
+    check_place,
+    is_loopback,
+    repr_without_secrets,
+)
+from sparkinesis.stream.timing import MACHINE, Timing
+from sparkinesis.worker.lifecycle.signals import graceful_on_signals
+from sparkinesis.worker.on_error import OnError, check_policy
+from sparkinesis.worker.processors.user_calls import UserCalls
+from sparkinesis.worker.processors.user_methods import (
+    ADVICE,
+    asynchronous,
+    name_of,
+    why_not_callable,
+)
+
+if TYPE_CHECKING:
+    import asyncio
+
+_MOST_AT_A_TIME = 1_000
+
+
+@public_queue
+@dataclass(frozen=True)
+class QueueApplication:
+    """Consumes a queue of a Kinesis stream with a handler, in any number of processes.
+
+    The queue delivers each record to one of them, in no order. A handler that returns has its
+    record acknowledged; one that raises gets it again later. There are no shards, leases and
+    checkpoints.
+
+    queue: the queue's ARN, or its name, which is looked up.
+    handler: called for a record, ``handle(record)``, a `QueueRecord`; with ``batch_size`` for a
+    list of them. May be ``async def``.
+    region: the AWS region; None: that of the ARN, or ``AWS_REGION``, ``AWS_DEFAULT_REGION`` or the
+    profile's. endpoint: the URL for queues; None: AWS's. A VPC endpoint of streams does not answer
+    for queues, which have an endpoint service of their own.
+    create: makes the queue if there is none of this name.
+    concurrency: the calls of the handler that may run at one time. Default: 1.
+    batch_size: the most records of a call, 1 to 10, as one receive brings them; the handler may
+    return those that failed. Default: None, a call for each record.
+    decode: makes `QueueRecord.value` of a record's bytes, such as ``json.loads``. A record that it
+    raises for has failed.
+    on_error: the policy for a handler that raises. Default: `Retry`, with waits of 10 s and more,
+    which double with each delivery; the queue makes a dead letter of a record after its
+    MaxReceiveCount.
+    name: names the application in logs and metrics; None: the queue's name.
+    deaggregate: unpack KPL aggregates. One is acknowledged when all of its user records are done.
+
+    Raises `OptionError` and `ProcessorError` before any call of AWS.
+    """
+
+    queue: str
+    handler: Callable[..., object]
+    region: str | None = None
+    endpoint: str | None = None
+    create: NewQueue | None = None
+    concurrency: int = 1
+    batch_size: int | None = None
+    decode: Callable[[bytes], Any] | None = None
+    on_error: OnError = QUEUE_RETRY
+    options: QueueOptions = DEFAULT_QUEUE_OPTIONS
+    credentials: CredentialSource = FOUND_BY_BOTO
+    name: str | None = None
+    deaggregate: bool = True
+
+    __repr__ = repr_without_secrets
+
+    def __post_init__(self) -> None:
+        check_all(self._checks())
+
+    def _checks(self) -> Iterator[Check]:
+        yield ("on_error",), lambda: check_policy(self.on_error)
+        yield ("concurrency",), partial(self._count, "concurrency", _MOST_AT_A_TIME)
+        if self.batch_size is not None:
+            yield ("batch_size",), partial(self._count, "batch_size", MOST_RECEIVED)
+        for name, kind in (("options", QueueOptions), ("credentials", CredentialSource)):
+            yield (name,), partial(self._kind, name, kind)
+        if self.create is not None:
+            yield ("create",), self._check_create
+        yield ("handler",), self._check_handler
+        yield ("decode",), self._check_decode
+        yield ("queue", "region", "endpoint"), self._check_queue
+
+    def _count(self, name: str, most: int) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+            raise OptionError(f"{name} is {value!r}; it must be a whole number from 1 to {most:,}.")
+
+    def _kind(self, name: str, kind: type) -> None:
+        given = getattr(self, name)
+        if not isinstance(given, kind):
+            other = (
+                " WorkerOptions are those of an application with leases."
+                if type(given).__name__ == "WorkerOptions"
+                else ""
+            )
+            raise OptionError(f"{name} must be {kind.__name__}(...).{other}")
+
+    def _check_handler(self) -> None:
+        handler = self.handler
+        if isinstance(handler, type) or not callable(handler):
+            raise ProcessorError(
+                f"The handler is {handler!r}; it must be a function that takes a record, or with "
+                "batch_size a list of records. Record processors, which have a class for each "
+                "shard, are those of an Application with leases: a queue has no shards."
+            )
+        if asynchronous(handler) == "has a `yield`":
+            raise ProcessorError(
+                f"{name_of(handler)} has a `yield`, so a call of it would return before any record "
+                f"is handled. {ADVICE}"
+            )
+        if error := why_not_callable(handler, None):
+            raise ProcessorError(
+                f"{name_of(handler)} cannot be called with one argument ({error}). A handler takes "
+                "a record, or with batch_size a list of records. There is no checkpointer: a "
+                "return acknowledges."
+            )
+
+    def _check_decode(self) -> None:
+        if self.decode is None:
+            return
+        if not callable(self.decode):
+            raise OptionError(f"decode is {self.decode!r}; it must be a function of the bytes.")
+        if asynchronous(self.decode):
+            raise OptionError(f"decode is {name_of(self.decode)}, which must be a plain function.")
+
+    def _check_create(self) -> None:
+        self._kind("create", NewQueue)
+        assert self.create is not None
+        self.create.check()
+
+    def _check_queue(self) -> None:
+        if not isinstance(self.queue, str):
+            raise OptionError(f"queue is {self.queue!r}; it must be a queue's name or its ARN.")
+        if self.queue.startswith("arn:"):
+            queue_address(self.queue, self.region, self.endpoint, self.credentials)
+        else:
+            check_queue_name(self.queue)
+            check_place(self.region, self.endpoint)
+
+    def worker(
+        self, *, timing: Timing = MACHINE, loop: asyncio.AbstractEventLoop | None = None
+    ) -> QueueWorker:
+        """Find the queue, and make a worker, which is not started yet.
+
+        timing: clocks, waits and randomness, for tests. loop: the event loop of your program, for a
+        handler that is ``async def``; None: that of all workers of the process.
+
+        Raises `QueueNotFoundError`, `AccessDeniedError`, `ServiceError`, and `OptionError` for
+        options that do not fit the queue.
+        """
+        queues = Queues(self.region, self.endpoint, self.credentials)
+        address, description = queues.find(self.queue, self.create)
+        visibility = self._visibility(description)
+        name = self.name or description.name
+        rng = timing.new_rng()
+        worker_id = default_worker_id(socket.gethostname(), os.getpid(), rng)
+        place = AwsPlace(
+            region=address.region,
+            endpoint=self.endpoint if is_loopback(self.endpoint) else None,
+            credentials=self.credentials,
+        )
+        metrics = metrics_of(self.options.metrics, Measured.worker(name, worker_id, place))
+        try:
+            return QueueWorker(
+                QueueClient(address, metrics=metrics),
+                HandlerSettings(
+                    name,
+                    self.handler,
+                    self.batch_size,
+                    self.decode,
+                    self.on_error,
+                    self.deaggregate,
+                ),
+                self.options,
+                worker_id=worker_id,
+                visibility=visibility,
+                concurrency=self.concurrency,
+                timing=timing,
+                calls=UserCalls(name, timing.clock, loop),
+                metrics=metrics,
+            )
+        except BaseException:
+            metrics.close()
+            raise
+
+    def _visibility(self, description: QueueDescription) -> int:
+        """Return the seconds of a hold. Raises `OptionError`."""
+        options = self.options
+        visibility = options.visibility_timeout or description.visibility_timeout
+        if visibility < 2:
+            raise OptionError(
+                f"The queue {description.name!r} has a visibility timeout of {visibility} s, in "
+                "which no record can be handled. Give QueueOptions(visibility_timeout=30), or "
+                "change the queue's."
+            )
+        if not options.extend and options.time_limit > visibility:
+            raise OptionError(
+                f"A handler may take time_limit={options.time_limit:g} s, but records are held for "
+                f"{visibility} s and extend is off: a slow record would be delivered again while "
+                f"its handler runs. Leave extend on, or give a visibility_timeout of at least "
+                f"{options.time_limit:g}, or a time_limit of at most {visibility}."
+            )
+        return visibility
+
+    def run(self) -> None:
+        """Run a worker in this process, and return when it has ended.
+
+        SIGTERM and SIGINT shut it down gracefully; a second signal shuts it down at once. Raises
+        the errors of `worker`, and the error that ended the worker, if one did.
+        """
+        worker = self.worker()
+        with graceful_on_signals(worker.shutdown, worker.log_place):
+            worker.start()
+            while not worker.wait(1.0):
+                pass
+
+    async def run_async(self) -> None:
+        """Run a worker within a program that has an event loop, such as a web server.
+
+        A handler that is ``async def`` runs on the program's loop. No signal is taken over: cancel
+        the task to shut the worker down gracefully, and once more to shut it down at once.
+        """
+        from sparkinesis.worker.lifecycle.run_async import run_worker  # noqa: PLC0415 - imports asyncio
+
+        await run_worker(lambda loop: self.worker(loop=loop))

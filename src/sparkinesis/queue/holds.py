@@ -1,0 +1,334 @@
+"""The records in hand: extends their holds, and acknowledges or returns them in calls of ten."""
+
+# One thread, `HoldKeeper.run`, decides for all records of a process. It makes no call itself: one
+# that hangs would let the other holds expire. Calls run in threads of their own, and put what the
+# service said into `_told`.
+#
+# - A handler that has returned says so, and goes on: its acknowledgement waits a few milliseconds
+#   for nine others. What waits here is bounded by `has_room`, which receives ask for.
+# - Extensions, acknowledgements and returns have lanes of their own, and receives have threads of
+#   their own: an acknowledgement that is throttled does not keep a hold from being extended.
+# - A hold that has ended is never acknowledged. The receipt handle is void then, or another process
+#   has the record: a success would be counted that is none. After a process was suspended, the
+#   clock says so before anything is sent.
+# - HTTP 200 says nothing of an entry. Each is looked up in the answer; one that is named neither
+#   way is asked again, as long as its hold lasts.
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import math
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from sparkinesis.metrics.catalogue import (
+    QUEUE_ACKNOWLEDGED,
+    QUEUE_EXTENSIONS,
+    QUEUE_HOLDS_LOST,
+    QUEUE_REFUSALS,
+)
+from sparkinesis.metrics.health.signs import expect
+from sparkinesis.metrics.metrics import Metrics
+from sparkinesis.queue.client import Answered, QueueClient, Received
+from sparkinesis.queue.hold_rules import RELEASE, Answer, Fate, Uniform, extension_due
+from sparkinesis.queue.lanes import Lane, Told
+from sparkinesis.queue.record import Held
+from sparkinesis.worker.processors.user_calls import CallThreads
+
+_log = logging.getLogger(__name__)
+
+_TOGETHER = 0.1
+"""The part of a visibility timeout by which an extension may come early, to share a call."""
+_MOST_GONE = 1_000
+"""Settled records whose times may still be known."""
+_VISIBILITY = "UpdateQueueRecordsVisibility"
+_MOST_SETTLING = 200
+"""Records whose handlers have ended that may wait for the service's answer: 20 calls."""
+
+
+class HoldKeeper:
+    """Keeps the records in hand of one process. `run` is for one thread, all else for any.
+
+    visibility: seconds of a hold. linger: seconds for which an acknowledgement waits for others.
+    time_limit: the longest hold in seconds. fail: takes an error after which no call can succeed,
+    and the operation.
+    """
+
+    def __init__(
+        self,
+        client: QueueClient,
+        *,
+        visibility: int,
+        extends: bool,
+        time_limit: float,
+        linger: float,
+        clock: Callable[[], float],
+        uniform: Uniform,
+        metrics: Metrics,
+        fail: Callable[[BaseException, str], None],
+        threads: CallThreads | None = None,
+    ) -> None:
+        self.visibility = visibility
+        self._client = client
+        self._extends = extends
+        self._time_limit = time_limit
+        self._clock = clock
+        self._uniform = uniform
+        self._metrics = metrics
+        self._labels = (client.address.name or client.address.queue_id,)
+        self._fail = fail
+        self._threads = threads or CallThreads("sparkinesis-queue-calls")
+        self._numbers = itertools.count()
+        self._changed = threading.Condition()
+        self._due: list[tuple[float, int, Held]] = []
+        """When to look at a hold again: to extend it, or because it ends."""
+        self._extend = Lane("extend", _VISIBILITY, self._ask_longer, done=QUEUE_EXTENSIONS)
+        self._acknowledge = Lane(
+            "acknowledge",
+            "AcknowledgeQueueRecords",
+            lambda entries: client.acknowledge([held.handle for held in entries]),
+            linger=linger,
+            done=QUEUE_ACKNOWLEDGED,
+        )
+        self._return = Lane("return", _VISIBILITY, self._ask_later, linger=linger)
+        self._lanes = (self._extend, self._acknowledge, self._return)
+        self._told: deque[Told] = deque()
+        self._held: set[Held] = set()
+        """The records in hand."""
+        self._settling = 0
+        """Those of them whose handlers have ended."""
+        self._close_by: float | None = None
+        """When `run` returns whatever is in hand; None: it goes on."""
+
+    # For any thread
+
+    def hold(self, records: Iterable[Received], sent_at: float) -> list[Held]:
+        """Take the records of a receive in hand, whose request was sent at ``sent_at``."""
+        until, limit = sent_at + self.visibility, sent_at + self._time_limit
+        held = [Held(record, until, limit) for record in records]
+        with self._changed:
+            for one in held:
+                self._watch(one, sent_at)
+            self._held.update(held)
+            self._changed.notify()
+        return held
+
+    def is_held(self, held: Held) -> bool:
+        """Return True if nobody else can have the record now."""
+        return self._clock() < held.until and not held.is_let_go
+
+    def end(self, held: Held, fate: Fate) -> None:
+        """Note that the handler of one of the record's parts has ended. Returns at once."""
+        with self._changed:
+            if held.is_gone or held.is_settling:
+                return
+            held.fate = fate if held.fate is None else _worse(held.fate, fate)
+            held.parts -= 1
+            if not held.parts:
+                lane = self._acknowledge if held.fate.visible_after is None else self._return
+                if self._settle(held, lane):
+                    self._changed.notify()
+
+    def drop(self, held: Held) -> None:
+        """Forget a record whose hold ended before any handler had it: it comes again."""
+        with self._changed:
+            if not held.is_gone:
+                self._lose(held, "waiting")
+
+    @property
+    def has_room(self) -> bool:
+        """True unless too many ended records wait for the service's answer."""
+        return self._settling < _MOST_SETTLING
+
+    @property
+    def in_hand(self) -> int:
+        """The records in hand, those included that are being acknowledged."""
+        return len(self._held)
+
+    def close(self, within: float) -> None:
+        """Let `run` return once all records in hand are settled or lost, or time is up.
+
+        within: seconds for the calls that are left.
+        """
+        with self._changed:
+            self._close_by = self._clock() + within
+            self._changed.notify()
+
+    def release_all(self) -> None:
+        """Release all records in hand whose handlers have not ended, and tell these so."""
+        with self._changed:
+            for held in list(self._held):
+                if not held.is_settling:
+                    held.fate = RELEASE
+                    self._settle(held, self._return)
+                    held.let_go()
+            self._changed.notify()
+
+    def look_at_time(self) -> None:
+        """Have `run` look at the clock, after a test has moved it."""
+        with self._changed:
+            self._changed.notify()
+
+    # For the keeper's thread
+
+    def run(self) -> None:
+        """Extend and settle until `close`, and until nothing is in hand."""
+        while True:
+            with self._changed:
+                self._hear()
+                now = self._clock()
+                self._look(now)
+                calls = [call for lane in self._lanes for call in self._begin(lane, now)]
+                if not calls:
+                    if self._is_done(now):
+                        return
+                    if not self._told:
+                        pause = self._pause(now)
+                        expect(math.inf if pause is None else pause)
+                        self._changed.wait(pause)
+                        expect()
+            for call in calls:
+                try:
+                    self._threads.run(call)
+                except RuntimeError:  # the operating system permits no thread
+                    call()
+
+    @property
+    def _is_closing(self) -> bool:
+        return self._close_by is not None
+
+    def _is_done(self, now: float) -> bool:
+        return self._close_by is not None and (not self._held or now >= self._close_by)
+
+    def _settle(self, held: Held, lane: Lane) -> bool:
+        held.is_settling = True
+        self._settling += 1
+        return lane.add(held, self._clock())
+
+    def _watch(self, held: Held, began_at: float) -> None:
+        at = held.until
+        if self._extends and began_at + self.visibility < held.let_go_at:
+            at = extension_due(began_at, self.visibility, self._uniform)
+        heapq.heappush(self._due, (at, next(self._numbers), held))
+
+    def _look(self, now: float) -> None:
+        """Extend the holds that are due, and lose those that have ended."""
+        if not self._due or self._due[0][0] > now:
+            return
+        together, kept = now + _TOGETHER * self.visibility, []
+        while self._due and self._due[0][0] <= together:
+            _, _, held = heapq.heappop(self._due)
+            if held.is_gone or held.is_extending:
+                continue
+            if now >= held.until:
+                # One whose answer is under way is lost only if that does not come as a success.
+                if not held.asked:
+                    self._lose(held)
+            elif self._extends and held.until < held.let_go_at and not held.is_returned:
+                held.is_extending = True
+                self._extend.add(held, now)
+            else:
+                kept.append(held)
+        for held in kept:
+            heapq.heappush(self._due, (held.until, next(self._numbers), held))
+
+    def _ask_longer(self, entries: Sequence[Held]) -> Sequence[Answered]:
+        return self._client.set_visibility([(held.handle, self.visibility) for held in entries])
+
+    def _ask_later(self, entries: Sequence[Held]) -> Sequence[Answered]:
+        return self._client.set_visibility([(held.handle, held.returned_for) for held in entries])
+
+    def _lose(self, held: Held, where: str | None = None) -> None:
+        where = where or ("ended" if held.is_settling else "running")
+        self._forget(held)
+        held.let_go()
+        self._metrics.add(QUEUE_HOLDS_LOST, (*self._labels, where))
+        _log.warning(
+            "The hold of record %s of %s has ended while it was %s: it will be delivered again.%s",
+            held.record_id,
+            self._client.address,
+            where,
+            " Handlers may check record.is_held." if where == "running" else "",
+        )
+
+    def _forget(self, held: Held) -> None:
+        held.is_gone = True
+        self._held.discard(held)
+        self._settling -= held.is_settling
+        if len(self._due) > _MOST_GONE + 2 * len(self._held):
+            # Those that are settled stay for most of a visibility timeout, which may be 12 hours.
+            self._due = [one for one in self._due if not one[2].is_gone]
+            heapq.heapify(self._due)
+
+    def _begin(self, lane: Lane, now: float) -> Iterator[Callable[[], None]]:
+        """Yield the calls of a lane that are due."""
+        while entries := lane.take(now, at_once=self._is_closing):
+            held = [one for one in entries if now < one.until]
+            for one in entries:
+                if now >= one.until:
+                    self._lose(one)
+                elif lane is not self._extend:
+                    one.asked += 1
+            if held:
+                yield lane.begin(held, self._clock, self._tell)
+
+    def _tell(self, told: Told) -> None:
+        with self._changed:
+            self._told.append(told)
+            self._changed.notify()
+
+    def _hear(self) -> None:
+        """Apply what the service said."""
+        while self._told:
+            told = self._told.popleft()
+            lane, codes, now = told.lane, told.codes(), self._clock()
+            lane.end(told, codes, now, self._uniform)
+            for code, count in Counter(codes.values()).items():
+                self._metrics.add(QUEUE_REFUSALS, (*self._labels, lane.name, code), count)
+            if lane.done is not None and len(codes) < len(told.entries):
+                self._metrics.add(lane.done, self._labels, len(told.entries) - len(codes))
+            if told.is_hopeless:
+                assert isinstance(told.answers, BaseException)
+                self._fail(told.answers, lane.operation)
+            for held in told.entries:
+                means = Answer.LOST if told.is_hopeless else told.meaning(held, codes)
+                self._apply(lane, held, told.sent_at, means, now)
+
+    def _apply(self, lane: Lane, held: Held, sent_at: float, means: Answer, now: float) -> None:
+        if lane is self._extend:
+            held.is_extending = False
+        if held.is_gone:
+            return
+        if means is Answer.AGAIN and now < held.until:
+            held.is_extending = lane is self._extend
+            lane.add(held, now)
+        elif means is not Answer.DONE:
+            if means is Answer.LOST and held.asked > 1:
+                # An answer was lost before: this record was settled by that call, or is lost.
+                self._forget(held)
+            else:
+                self._lose(held)
+        elif lane is self._extend:
+            held.until = sent_at + self.visibility
+            self._watch(held, sent_at)
+        else:
+            self._forget(held)
+
+    def _pause(self, now: float) -> float | None:
+        """Return the seconds until there is something to do without a message; None: for ever."""
+        times = [self._due[0][0]] if self._due else []
+        if self._close_by is not None:
+            times.append(self._close_by)
+        times += [lane.due(at_once=self._is_closing) for lane in self._lanes]
+        first = min(times)
+        return None if first == float("inf") else max(0.0, first - now)
+
+
+def _worse(one: Fate, other: Fate) -> Fate:
+    """Return the fate of a whole whose parts have these: all must be done to acknowledge it."""
+    if one.visible_after is None or other.visible_after is None:
+        return other if one.visible_after is None else one
+    return Fate(max(one.visible_after, other.visible_after))

@@ -1,0 +1,80 @@
+"""The options of an application that consumes a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from sparkinesis.errors import Check, OptionError, check_all
+from sparkinesis.metrics.metrics import MetricsExporter
+from sparkinesis.public import public_queue
+from sparkinesis.queue.hold_rules import LONGEST_VISIBILITY
+
+LONGEST_POLL = 20
+"""The longest wait of a receive in seconds; the shortest is 1 (API reference)."""
+_MIB = 1_048_576
+
+
+@public_queue
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
+    """The options of a `QueueApplication`. Durations are in seconds.
+
+    Raises `OptionError` for a value that cannot be used.
+    """
+
+    wait_time: int = 9
+    """Default: 9 s, the service's. How long a receive waits for records, 1 to 20. An idle process
+    makes one call in this time; a shutdown waits for the receive that is under way."""
+    visibility_timeout: int | None = None
+    """Default: None, the queue's. How long a received record is held before it is extended, 2 to
+    43,200 s. Shorter: the records of a killed process come again sooner; longer: fewer calls."""
+    extend: bool = True
+    """Default: True. Records in hand are extended, those that wait and those that run."""
+    time_limit: float = 3_600.0
+    """Default: one hour. The longest time for which a record is held, extensions included. After it
+    the handler is told (`QueueRecord.is_held`; a coroutine is cancelled), and the record comes
+    again: a handler that hangs would keep its record for ever."""
+    acknowledge_within: float = 0.005
+    """Default: 5 ms. How long an acknowledgement waits for others: up to ten share a call."""
+    max_held_bytes: int = 128 * _MIB
+    """Default: 128 MiB. The most bytes of data in hand. One receive may bring 100 MiB."""
+    shutdown_timeout: float = 30.0
+    """Default: 30 s. The time that running handlers have at a shutdown, counted from the end of the
+    receive that is under way."""
+    metrics: tuple[MetricsExporter, ...] = ()
+    """Default: (). The systems that metrics are published to."""
+
+    def __post_init__(self) -> None:
+        check_all(self._checks())
+
+    def _checks(self) -> Iterator[Check]:
+        yield ("wait_time",), partial(self._whole, "wait_time", 1, LONGEST_POLL)
+        if self.visibility_timeout is not None:
+            yield (
+                ("visibility_timeout",),
+                partial(self._whole, "visibility_timeout", 2, LONGEST_VISIBILITY),
+            )
+        yield ("time_limit",), partial(self._seconds, "time_limit", 1.0)
+        yield ("acknowledge_within",), partial(self._seconds, "acknowledge_within", 0.0, 1.0)
+        yield ("shutdown_timeout",), partial(self._seconds, "shutdown_timeout", 0.0)
+        yield ("max_held_bytes",), partial(self._whole, "max_held_bytes", _MIB, 1 << 40)
+
+    def _whole(self, name: str, least: int, most: int) -> None:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise OptionError(
+                f"{name} is {value!r}; it must be a whole number from {least:,} to {most:,}."
+            )
+
+    def _seconds(self, name: str, least: float, most: float = float(LONGEST_VISIBILITY)) -> None:
+        value = getattr(self, name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not least <= value <= most:
+            raise OptionError(
+                f"{name} is {value!r}; it must be a number of seconds from {least:g} to {most:g}."
+            )
+
+
+DEFAULT_QUEUE_OPTIONS = QueueOptions()

@@ -1,0 +1,292 @@
+"""`QueueWorker`: receives, handles and acknowledges a queue's records, in threads of its own."""
+
+# The order of a shutdown: no new receive; the one that is under way ends (``wait_time``); what no
+# handler has begun is released; running handlers have ``shutdown_timeout``, and those that are left
+# then are told; everything is acknowledged or released, within `FLUSH_WITHIN`; then the end. A
+# release is a delivery that counts, so few records wait in hand (`spare_places`).
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from sparkinesis.metrics.catalogue import QUEUE_IN_HAND
+from sparkinesis.metrics.health.liveness import CHECK_EVERY, Liveness, Part
+from sparkinesis.metrics.health.signs import SignOfLife
+from sparkinesis.metrics.metrics import Metrics, Sample
+from sparkinesis.public import public_queue
+from sparkinesis.queue.client import QueueClient, Received
+from sparkinesis.queue.handling import HandlerSettings, Handling, Work
+from sparkinesis.queue.holds import HoldKeeper
+from sparkinesis.queue.options import QueueOptions
+from sparkinesis.queue.receiving import FIRST_POLL, Places, Receiving
+from sparkinesis.queue.runners import Runner, TaskRunner, ThreadRunner
+from sparkinesis.status import Failure
+from sparkinesis.stream.timing import Timing
+from sparkinesis.worker.processors.user_calls import UserCalls
+from sparkinesis.worker.processors.user_methods import asynchronous
+from sparkinesis.worker.reporting.failures import Failures
+from sparkinesis.worker.reporting.log_context import LogPlace
+
+_log = logging.getLogger(__name__)
+
+FLUSH_WITHIN = 10.0
+"""Seconds for the last acknowledgements of a shutdown."""
+
+
+@public_queue
+class QueueWorker:
+    """One receiver of a queue, with the handlers of one process. Made by `QueueApplication.worker`.
+
+    All methods are for any thread.
+    """
+
+    def __init__(
+        self,
+        client: QueueClient,
+        settings: HandlerSettings,
+        options: QueueOptions,
+        *,
+        worker_id: str,
+        visibility: int,
+        concurrency: int,
+        timing: Timing,
+        calls: UserCalls,
+        metrics: Metrics,
+    ) -> None:
+        self.log_place: LogPlace = LogPlace(settings.application, worker_id)
+        """Names the application and the worker in the log lines of the worker's threads."""
+        self._client = client
+        self._options = options
+        self._clock = timing.clock
+        self._metrics = metrics
+        self._failures = Failures(timing.wall_clock_ms)
+        self._lock = threading.Lock()
+        self._requested = threading.Event()
+        self._ended = threading.Event()
+        self._end_by: float | None = None
+        self._failure: BaseException | None = None
+        self._is_forced = False
+        self._main: threading.Thread | None = None
+        self._signs: dict[str, tuple[threading.Thread, SignOfLife]] = {}
+        uniform = timing.new_rng().uniform
+        name = client.address.name or client.address.queue_id
+        self._keeper = HoldKeeper(
+            client,
+            visibility=visibility,
+            extends=options.extend,
+            time_limit=options.time_limit,
+            linger=options.acknowledge_within,
+            clock=timing.clock,
+            uniform=uniform,
+            metrics=metrics,
+            fail=self._fail,
+        )
+        places = Places(
+            concurrency,
+            settings.batch_size or 1,
+            options.max_held_bytes,
+            visibility,
+            lambda: self._keeper.has_room,
+        )
+        self._handling = Handling(
+            settings,
+            self._keeper,
+            places,
+            calls=calls,
+            queue=name,
+            clock=timing.clock,
+            uniform=uniform,
+            failures=self._failures,
+            metrics=metrics,
+            fail=self._fail,
+        )
+        self._runner: Runner[Work] = (
+            ThreadRunner(self._handling.run, concurrency, self._thread)
+            if asynchronous(settings.handler) is None
+            else TaskRunner(self._handling.begin, concurrency)
+        )
+        self._places = places
+        self._receiving = Receiving(
+            client,
+            places,
+            self._deliver,
+            wait_time=options.wait_time,
+            visibility=options.visibility_timeout,
+            clock=timing.clock,
+            wall_clock=lambda: timing.wall_clock_ms() / 1000,
+            uniform=uniform,
+            metrics=metrics,
+            fail=self._fail,
+            run_thread=self._poll_thread,
+        )
+        self._live = Liveness(self._parts, timing.clock, CHECK_EVERY)
+        metrics.watch(lambda: [Sample(QUEUE_IN_HAND, (name,), self._keeper.in_hand)])
+
+    def start(self) -> QueueWorker:
+        """Start the threads. Raises RuntimeError if the worker was started before."""
+        if self._main is not None:
+            raise RuntimeError("A worker can be started only once. Make another worker.")
+        _log.info(
+            "Receiving from %s: up to %d s a receive, holds of %d s.",
+            self._client.address,
+            self._options.wait_time,
+            self._keeper.visibility,
+        )
+        self._watched_thread("holds", self._keeper.run)
+        self._main = self._thread("queue", self._run)
+        return self
+
+    def request_shutdown(self, timeout: float | None = None) -> None:
+        """Begin a graceful shutdown, and return at once. See `shutdown`."""
+        within = self._options.shutdown_timeout if timeout is None else timeout
+        with self._lock:
+            by = self._clock() + within + (self._options.wait_time if timeout is None else 0.0)
+            self._end_by = by if self._end_by is None else min(self._end_by, by)
+            self._requested.set()
+
+    def shutdown(self, timeout: float | None = None) -> bool:
+        """Shut down gracefully, and wait until the worker has ended.
+
+        No receive begins; the one that is under way ends within ``wait_time``. Records that no
+        handler has begun are released; running handlers finish. All that is done is acknowledged.
+
+        timeout: seconds for the receive that is under way and for running handlers; None: the
+        options ``wait_time`` and ``shutdown_timeout``. Records of handlers that still run then are
+        released, and `QueueRecord.is_held` tells these so.
+
+        Returns True if all handlers had finished in time.
+        """
+        self.request_shutdown(timeout)
+        if self._main is None:
+            self._end()
+        self._ended.wait()
+        return self.was_graceful
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the worker has ended, at most ``timeout`` seconds; returns True if it has.
+
+        Raises the error that ended the worker, if one did.
+        """
+        ended = self._ended.wait(timeout)
+        if ended and self._failure is not None:
+            raise self._failure
+        return ended
+
+    @property
+    def is_shutting_down(self) -> bool:
+        """True once a shutdown was requested, or the worker has failed."""
+        return self._requested.is_set()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error that ended the worker, or is ending it."""
+        return self._failure
+
+    @property
+    def was_graceful(self) -> bool:
+        """True unless a shutdown was forced."""
+        return not self._is_forced
+
+    @property
+    def in_hand(self) -> int:
+        """The records in hand: received, and neither acknowledged nor returned."""
+        return self._keeper.in_hand
+
+    def records_total(self) -> int:
+        """Return the number of user records handled since the start."""
+        return self._places.handled
+
+    def failures(self) -> tuple[Failure, ...]:
+        """Return the errors of handlers, in order of the last occurrence; the last 50 kinds."""
+        return self._failures.snapshot()
+
+    def why_not_live(self) -> tuple[str, ...]:
+        """Return which threads of the worker stand still or have died; () if all go on."""
+        return self._live.problems()
+
+    def why_not_ready(self) -> tuple[str, ...]:
+        """Return why the worker is not ready; () if it is."""
+        return ("the worker is shutting down",) if self.is_shutting_down else ()
+
+    def look_at_health(self) -> None:
+        """Note which threads are late, for `why_not_live` without an HTTP server."""
+        self._live.check()
+
+    def look_at_time(self) -> None:
+        """Have the worker look at the clock of its ``timing``, after a test has moved it."""
+        self._keeper.look_at_time()
+
+    # The worker's own threads
+
+    def _run(self) -> None:
+        self._receiving.start()
+        self._requested.wait()
+        try:
+            self._shut_down()
+        finally:
+            self._end()
+
+    def _shut_down(self) -> None:
+        self._receiving.stop()
+        self._handling.give_back(self._runner.take_back())
+        self._is_forced |= not self._receiving.wait(self._by)
+        self._handling.release_left()
+        if not self._places.wait_until_free(lambda: self._by - self._clock()):
+            self._is_forced = True
+            self._keeper.release_all()
+        self._handling.release_left()
+        self._keeper.close(FLUSH_WITHIN)
+        thread, _ = self._signs["holds"]
+        thread.join()
+
+    @property
+    def _by(self) -> float:
+        return float("inf") if self._end_by is None else self._end_by
+
+    def _deliver(self, received: Sequence[Received], sent_at: float) -> None:
+        works = self._handling.works(received, sent_at)
+        self._handling.give_back(work for work in works if not self._runner.give(work))
+
+    def _fail(self, error: BaseException, operation: str | None = None) -> None:
+        """Shut down, and raise the first error that came in the end."""
+        if isinstance(error, ClientError | BotoCoreError) and operation is not None:
+            error = self._client.explained(error, operation)
+        with self._lock:
+            if self._failure is None:
+                self._failure = error
+        self.request_shutdown()
+
+    def _end(self) -> None:
+        self._metrics.close()
+        self._ended.set()
+
+    def _thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(
+            target=self.log_place.run,
+            args=(run,),
+            name=f"{self.log_place.application}-{name}",
+            daemon=True,
+        )
+        thread.start()
+        return thread
+
+    def _watched_thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        sign = SignOfLife(self._clock)
+        thread = self._thread(name, lambda: sign.during(run))
+        self._signs[name] = thread, sign
+        return thread
+
+    def _poll_thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        """Run a poll. Those beside the first come and go."""
+        return (self._watched_thread if name == FIRST_POLL else self._thread)(name, run)
+
+    def _parts(self) -> list[Part]:
+        return [
+            Part(f"the thread {name!r}", sign.due, is_dead)
+            for name, (thread, sign) in list(self._signs.items())
+            if not (is_dead := not thread.is_alive()) or not self._requested.is_set()
+        ]

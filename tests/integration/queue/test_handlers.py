@@ -1,0 +1,324 @@
+"""Handlers: plain or ``async def``, for a record or a batch; by hand; with each policy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from sparkinesis.errors import OptionError, ProcessorError
+from sparkinesis.queue.finding import NewQueue
+from sparkinesis.queue.record import QueueRecord
+from sparkinesis.sinks import FailedRecords
+from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
+from tests.integration.queue.scene import VISIBILITY, Handled, QueueScene
+from tests.integration.queue.test_pits import aggregate
+from tests.pace import eventually
+
+
+def wait_until_settled(scene: QueueScene) -> None:
+    (worker,) = scene.workers
+    eventually(lambda: worker.in_hand == 0)
+
+
+def test_what_is_handled_is_acknowledged(scene: QueueScene, handled: Handled) -> None:
+    scene.put(b"one", b"two")
+    worker = scene.start(handled, concurrency=2)
+    handled.wait(2)
+    wait_until_settled(scene)
+    assert sorted(handled.data) == [b"one", b"two"]
+    assert worker.records_total() == 2
+    scene.pass_time(VISIBILITY + 1)
+    assert not scene.receive()
+
+
+def test_a_record_says_where_it_comes_from(scene: QueueScene, handled: Handled) -> None:
+    scene.put(b"one")
+    scene.start(handled)
+    handled.wait(1)
+    (record,) = handled.records
+    assert (record.partition_key, record.receive_count, record.is_held) == ("k", 1, True)
+    arrived = record.approximate_arrival_timestamp
+    assert arrived is not None
+    assert arrived.timestamp() == scene.clock() / 1000
+    assert record.first_received == arrived
+    assert record.record_id.isalnum()
+
+
+def test_coroutines_run_at_the_same_time(scene: QueueScene) -> None:
+    met: list[asyncio.Event] = []
+    together: set[bytes] = set()
+    done = threading.Semaphore(0)
+
+    async def handle(record: QueueRecord) -> None:
+        if not met:
+            met.append(asyncio.Event())
+        together.add(record.data)
+        if len(together) == 3:
+            met[0].set()
+        await met[0].wait()
+        done.release()
+
+    scene.put(b"one", b"two", b"three")
+    scene.start(handle, concurrency=3)
+    for _ in range(3):
+        assert done.acquire(timeout=60)
+    wait_until_settled(scene)
+    assert scene.calls("AcknowledgeQueueRecords") >= 1
+
+
+def test_a_coroutine_whose_hold_is_lost_is_cancelled(scene: QueueScene) -> None:
+    began, cancelled = threading.Event(), threading.Event()
+
+    async def handle(_: QueueRecord) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    scene.put(b"slow")
+    scene.start(handle, {"extend": False, "time_limit": 30.0})
+    assert began.wait(60)
+    scene.pass_time(VISIBILITY)
+    assert cancelled.wait(60)
+    assert scene.calls("AcknowledgeQueueRecords") == 0
+
+
+def test_a_batch_names_the_records_that_failed(scene: QueueScene) -> None:
+    batches: list[list[bytes]] = []
+    changed = threading.Condition()
+
+    def handle(records: list[QueueRecord]) -> list[QueueRecord]:
+        with changed:
+            batches.append([record.data for record in records])
+            changed.notify_all()
+        return [one for one in records if one.data == b"bad" and one.receive_count == 1]
+
+    scene.put(b"good", b"bad", b"fine")
+    scene.start(handle, batch_size=10)
+    with changed:
+        assert changed.wait_for(lambda: len(batches) == 1, 60)
+    wait_until_settled(scene)
+    scene.pass_time(11)
+    with changed:
+        assert changed.wait_for(lambda: len(batches) == 2, 60)
+    assert [sorted(batch) for batch in batches] == [[b"bad", b"fine", b"good"], [b"bad"]]
+
+
+def test_a_batch_that_raises_comes_again_whole(scene: QueueScene) -> None:
+    counts: list[list[int]] = []
+
+    def handle(records: list[QueueRecord]) -> None:
+        counts.append([record.receive_count for record in records])
+        if len(counts) == 1:
+            raise ValueError("none of them")
+
+    scene.put(b"one", b"two")
+    scene.start(handle, batch_size=10)
+    eventually(lambda: len(counts) == 1)
+    wait_until_settled(scene)
+    scene.pass_time(11)
+    eventually(lambda: len(counts) == 2)
+    assert counts == [[1, 1], [2, 2]]
+
+
+def test_decode_makes_a_value_and_its_error_is_the_records(
+    scene: QueueScene, handled: Handled
+) -> None:
+    letters: list[FailedRecords] = []
+    scene.put(b'{"n": 1}', b"{")
+    scene.start(
+        handled,
+        decode=json.loads,
+        concurrency=2,
+        on_error=DeadLetter(letters.append),
+    )
+    handled.wait(1)
+    wait_until_settled(scene)
+    assert [record.value for record in handled.records] == [{"n": 1}]
+    (letter,) = letters
+    assert isinstance(letter.error, json.JSONDecodeError)
+    assert [record.data for record in letter.batch.records] == [b"{"]
+
+
+def test_by_hand(scene: QueueScene, handled: Handled) -> None:
+    def settle(record: QueueRecord) -> None:
+        if record.data == b"ack":
+            assert record.ack()
+            assert not record.release(), "it is settled already"
+            raise ValueError("after it was acknowledged")
+        if record.data == b"later":
+            assert record.retry_in(99.5)
+        else:
+            assert record.release()
+
+    handled.does = settle
+    scene.put(b"ack", b"later")
+    scene.start(handled, concurrency=2)
+    handled.wait(2)
+    wait_until_settled(scene)
+    scene.pass_time(99)
+    assert not scene.receive()
+    assert len(handled.data) == 2
+    scene.pass_time(1)
+    handled.wait(3)
+    assert (handled.data[2], handled.records[2].receive_count) == (b"later", 2)
+
+
+def test_retry_in_takes_what_the_service_takes(scene: QueueScene, handled: Handled) -> None:
+    errors: list[str] = []
+
+    def settle(record: QueueRecord) -> None:
+        with pytest.raises(OptionError) as raised:
+            record.retry_in(43_201)
+        errors.append(str(raised.value))
+
+    handled.does = settle
+    scene.put(b"one")
+    scene.start(handled)
+    wait_for(errors)
+    assert "takes 0 to 43,200" in errors[0]
+
+
+def wait_for(found: list[Any]) -> None:
+    eventually(lambda: found)
+
+
+def test_skip_acknowledges(scene: QueueScene, handled: Handled) -> None:
+    handled.does = fail
+    scene.put(b"bad")
+    scene.start(handled, on_error=Skip())
+    handled.wait(1)
+    wait_until_settled(scene)
+    scene.pass_time(VISIBILITY + 1)
+    assert not scene.receive()
+
+
+def fail(_: QueueRecord) -> None:
+    raise ValueError("bad")
+
+
+def test_attempts_are_deliveries(scene: QueueScene, handled: Handled) -> None:
+    letters: list[FailedRecords] = []
+    handled.does = fail
+    scene.put(b"bad")
+    scene.start(handled, on_error=Retry(attempts=2, base=1.0, then=DeadLetter(letters.append)))
+    handled.wait(1)
+    wait_until_settled(scene)
+    assert not letters
+    scene.pass_time(2)
+    wait_for(letters)
+    wait_until_settled(scene)
+    (letter,) = letters
+    (record,) = letter.batch.records
+    assert (record.data, record.partition_key) == (b"bad", "k")
+    assert letter.shard_id == handled.records[0].record_id
+    assert [one.receive_count for one in handled.records] == [1, 2]
+
+
+def test_a_target_that_raises_has_the_record_delivered_again(
+    scene: QueueScene, handled: Handled
+) -> None:
+    asked: list[FailedRecords] = []
+
+    def target(failed: FailedRecords) -> None:
+        asked.append(failed)
+        if len(asked) == 1:
+            raise OSError("full")
+
+    handled.does = fail
+    scene.put(b"bad")
+    scene.start(handled, on_error=DeadLetter(target))
+    wait_for(asked)
+    wait_until_settled(scene)
+    assert scene.calls("AcknowledgeQueueRecords") == 0
+    scene.pass_time(11)
+    eventually(lambda: len(asked) == 2)
+    wait_until_settled(scene)
+    assert scene.calls("AcknowledgeQueueRecords") == 1
+
+
+def test_a_dead_letter_of_an_aggregate_is_the_user_record(
+    scene: QueueScene, handled: Handled
+) -> None:
+    letters: list[FailedRecords] = []
+
+    def second_fails(record: QueueRecord) -> None:
+        if record.data == b"second":
+            raise ValueError("bad")
+
+    handled.does = second_fails
+    scene.put(aggregate(b"first", b"second", b"third"))
+    scene.start(handled, on_error=DeadLetter(letters.append))
+    handled.wait(3)
+    wait_until_settled(scene)
+    (letter,) = letters
+    assert [record.data for record in letter.batch.records] == [b"second"]
+    assert scene.calls("AcknowledgeQueueRecords") == 1
+
+
+def test_stop_ends_the_application_and_releases_the_record(
+    scene: QueueScene, handled: Handled
+) -> None:
+    handled.does = fail
+    scene.put(b"bad")
+    worker = scene.start(handled, on_error=Stop())
+    handled.wait(1)
+    with pytest.raises(ValueError, match="bad"):
+        scene.wait_for_end(worker)
+    assert [one["ReceiveCount"] for one in scene.receive()] == [2]
+
+
+def test_a_mistake_in_the_program_spends_one_delivery(scene: QueueScene) -> None:
+    def handle(record: QueueRecord) -> Any:
+        return (each for each in [record])
+
+    scene.put(b"one")
+    worker = scene.start(handle, on_error=Skip())
+    eventually(lambda: worker.failure)
+    with pytest.raises(ProcessorError, match="a generator"):
+        scene.wait_for_end(worker)
+    assert [one["ReceiveCount"] for one in scene.receive()] == [2]
+
+
+def test_a_handler_of_one_record_names_none(scene: QueueScene) -> None:
+    scene.put(b"one")
+    worker = scene.start(lambda record: [record], on_error=Skip())
+    eventually(lambda: worker.failure)
+    with pytest.raises(ProcessorError, match="a handler of a batch may return the records"):
+        scene.wait_for_end(worker)
+
+
+def test_a_queue_is_made_and_found_by_its_name(scene: QueueScene, handled: Handled) -> None:
+    scene.put(b"one")
+    application = scene.application(handled)
+    named = type(application)(
+        "made-here",
+        handled,
+        region="eu-west-1",
+        endpoint=scene.server.endpoint_url,
+        create=NewQueue("s", starting_position="trim_horizon", visibility_timeout=7),
+        options=application.options,
+    )
+    worker = named.worker().start()
+    handled.wait(1)
+    worker.request_shutdown(0.0)
+    queues = scene.kinesis.list_queues()["QueueSummaries"]
+    assert {one["QueueName"] for one in queues} == {"orders", "made-here"}
+    scene.pass_time(5)
+    worker.shutdown(0.0)
+
+
+def test_a_visibility_timeout_that_is_too_short_is_refused(
+    scene: QueueScene, handled: Handled
+) -> None:
+    with pytest.raises(OptionError, match="records are held for 30 s and extend is off"):
+        scene.application(handled, {"extend": False, "time_limit": 60.0}).worker()
+    scene.kinesis.update_queue(QueueARN=scene.arn, QueueAttributes={"VisibilityTimeoutSeconds": 0})
+    with pytest.raises(OptionError, match="has a visibility timeout of 0 s"):
+        scene.application(handled).worker()

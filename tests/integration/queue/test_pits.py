@@ -1,0 +1,324 @@
+"""The ten pits of receivers that are written by hand: each test fails where the pit is dug."""
+
+from __future__ import annotations
+
+import threading
+
+from sparkinesis.local import Call, Fault
+from sparkinesis.queue.record import QueueRecord
+from sparkinesis.stream.kpl import pack
+from tests.integration.queue.scene import VISIBILITY, Handled, QueueScene
+from tests.pace import eventually
+
+
+def test_1_no_more_is_received_than_there_are_free_handlers(
+    scene: QueueScene, held_up: Handled
+) -> None:
+    scene.put(*[b"%d" % number for number in range(10)])
+    worker = scene.start(held_up, concurrency=3)
+    held_up.wait(3)
+    assert worker.in_hand == 3
+    assert len(scene.receive()) == 7, "the others are left to other receivers"
+
+
+def test_1_what_expired_before_its_handler_began_is_dropped(
+    scene: QueueScene, held_up: Handled
+) -> None:
+    """The second user record of an aggregate waits for the only handler; nobody extends it."""
+    scene.put(aggregate(b"first", b"second"))
+    worker = scene.start(held_up, {"extend": False, "time_limit": 30.0})
+    held_up.wait(1)
+    scene.pass_time(VISIBILITY + 1)
+    eventually(lambda: worker.in_hand == 0)
+    scene.wait_for_calls("ReceiveQueueRecords", 1)
+    held_up.gate.set()
+    held_up.wait(2)
+    assert [(one.data, one.receive_count) for one in held_up.records[1:2]] == [(b"first", 2)]
+
+
+def test_2_records_that_wait_are_extended_like_those_that_run(
+    scene: QueueScene, held_up: Handled
+) -> None:
+    scene.put(aggregate(b"runs", b"waits"), b"runs too")
+    scene.start(held_up, concurrency=2)
+    held_up.wait(2)
+    for _ in range(8):
+        before = scene.calls("UpdateQueueRecordsVisibility")
+        scene.pass_time(0.75 * VISIBILITY)
+        scene.wait_for_calls("UpdateQueueRecordsVisibility", before + 1)
+    eventually(lambda: all(record.is_held for record in held_up.records))
+    assert not scene.receive(), "no other receiver gets one of them"
+
+
+def test_2_a_handler_that_blocks_does_not_keep_others_from_being_extended(
+    scene: QueueScene, held_up: Handled
+) -> None:
+    """The holds of ten handlers that all block are extended, ten in a call."""
+    scene.put(*[b"%d" % number for number in range(10)])
+    scene.start(held_up, concurrency=10)
+    held_up.wait(10)
+    scene.pass_time(0.75 * VISIBILITY)
+    eventually(lambda: scene.calls("UpdateQueueRecordsVisibility") >= 1)
+    scene.pass_time(0.5 * VISIBILITY)
+    assert not scene.receive()
+
+
+def test_3_a_hold_that_was_lost_is_never_acknowledged(scene: QueueScene, held_up: Handled) -> None:
+    scene.put(b"slow")
+    scene.fail("UpdateQueueRecordsVisibility", lambda _: Fault.error("ThrottlingException"))
+    worker = scene.start(held_up)
+    held_up.wait(1)
+    scene.pass_time(VISIBILITY + 1)
+    eventually(lambda: not held_up.records[0].is_held)
+    (again,) = scene.receive()
+    assert again["ReceiveCount"] == 2
+    held_up.gate.set()
+    eventually(lambda: worker.in_hand == 0)
+    scene.pass_time(1)
+    assert scene.calls("AcknowledgeQueueRecords") == 0
+    assert not held_up.records[0].ack(), "told, not believed"
+
+
+def test_3_the_clock_says_so_before_any_call(scene: QueueScene, held_up: Handled) -> None:
+    """A process that was suspended wakes up: its handler returns at once, and nothing is sent."""
+    scene.put(b"slow")
+    scene.fail(
+        "ReceiveQueueRecords",
+        lambda call: Fault.error("ThrottlingException") if call.ordinal > 1 else None,
+    )
+    worker = scene.start(held_up)
+    held_up.wait(1)
+    scene.clock.advance((VISIBILITY + 1) * 1000)  # nobody has been told yet
+    held_up.gate.set()
+    eventually(lambda: worker.in_hand == 0)
+    assert scene.calls("AcknowledgeQueueRecords") == 0
+
+
+def test_4_entries_that_failed_are_acknowledged_again(scene: QueueScene, handled: Handled) -> None:
+    scene.put(b"one")
+
+    def first_two(call: Call) -> Fault | None:
+        return Fault("ThrottlingException", entries=frozenset({0})) if call.ordinal <= 2 else None
+
+    scene.fail("AcknowledgeQueueRecords", first_two)
+    worker = scene.start(handled)
+    handled.wait(1)
+
+    def moves() -> bool:
+        scene.pass_time(0.2)  # the lane's back-off
+        return worker.in_hand == 0
+
+    eventually(moves)
+    assert scene.calls("AcknowledgeQueueRecords") == 3
+    scene.pass_time(VISIBILITY)
+    assert not scene.receive(), "it is acknowledged"
+
+
+def test_4_an_entry_that_cannot_succeed_is_not_tried_again(
+    scene: QueueScene, handled: Handled
+) -> None:
+    scene.put(b"one")
+    void = Fault("InvalidArgumentException", entries=frozenset({0}))
+    scene.fail("AcknowledgeQueueRecords", lambda _: void)
+    worker = scene.start(handled)
+    handled.wait(1)
+    eventually(lambda: worker.in_hand == 0)
+    scene.pass_time(5)
+    assert scene.calls("AcknowledgeQueueRecords") == 1
+
+
+def test_5_a_shutdown_finishes_what_runs_and_returns_what_waits(
+    scene: QueueScene, held_up: Handled
+) -> None:
+    scene.put(b"one", b"two")
+    worker = scene.start(held_up)
+    held_up.wait(1)
+    worker.request_shutdown()
+    held_up.gate.set()
+    scene.wait_for_end(worker)
+    assert worker.was_graceful
+    assert held_up.data == [b"one"], "nothing has begun after the request"
+    (left,) = scene.receive()
+    assert (left["ReceiveCount"], left["PartitionKey"]) == (1, "k"), "no delivery was spent"
+
+
+def test_5_what_a_forced_shutdown_leaves_is_visible_at_once(
+    scene: QueueScene, held_up: Handled
+) -> None:
+    scene.put(b"slow")
+    worker = scene.start(held_up)
+    held_up.wait(1)
+    assert not worker.shutdown(0.0)
+    assert not held_up.records[0].is_held, "its handler is told"
+    (again,) = scene.receive()
+    assert again["ReceiveCount"] == 2
+
+
+def test_6_a_receive_whose_answer_is_lost_is_not_made_again_at_once(
+    scene: QueueScene, handled: Handled
+) -> None:
+    """Its records are out; a second request would take further ones without need."""
+    scene.put(b"lost")
+    scene.fail(
+        "ReceiveQueueRecords", lambda call: Fault.dropped("after") if call.ordinal == 1 else None
+    )
+    scene.start(handled)
+    eventually(lambda: len(scene.server.kinesis.calls.select("ReceiveQueueRecords")) >= 1)
+    (first, *_) = scene.server.kinesis.calls.select("ReceiveQueueRecords")
+    assert (first.error, first.records) == ("Dropped", 1)
+    scene.pass_time(VISIBILITY + 1)
+    handled.wait(1)
+    assert handled.records[0].receive_count == 2
+
+
+def test_7_a_poll_that_waits_holds_up_no_acknowledgement(
+    scene: QueueScene, handled: Handled
+) -> None:
+    scene.put(b"one")
+    worker = scene.start(handled, {"wait_time": 20}, concurrency=20)
+    handled.wait(1)
+    # The next poll waits: the clock stands still, so it never ends by itself.
+    eventually(lambda: worker.in_hand == 0)
+    assert scene.calls("AcknowledgeQueueRecords") == 1
+
+
+def test_7_throttled_receives_slow_neither_acknowledgements_nor_extensions(
+    scene: QueueScene, held_up: Handled
+) -> None:
+    scene.put(b"slow")
+    scene.fail(
+        "ReceiveQueueRecords",
+        lambda call: Fault.error("ThrottlingException") if call.ordinal > 1 else None,
+    )
+    worker = scene.start(held_up, concurrency=2)
+    held_up.wait(1)
+    scene.pass_time(0.75 * VISIBILITY)
+    scene.wait_for_calls("UpdateQueueRecordsVisibility", 1)
+    held_up.gate.set()
+    eventually(lambda: worker.in_hand == 0)
+    assert scene.calls("AcknowledgeQueueRecords") == 1
+
+
+def test_8_a_hold_is_counted_from_before_its_request(scene: QueueScene, held_up: Handled) -> None:
+    """An answer that took 20 of 30 seconds leaves 10, not 30."""
+    arrived = threading.Event()
+
+    def slow(call: Call) -> Fault | None:
+        if call.ordinal == 1:
+            scene.clock.advance(20_000)  # after the call has begun, at the service's clock
+            arrived.set()
+        return None
+
+    scene.fail("ReceiveQueueRecords", slow)
+    scene.put(b"one")
+    scene.start(held_up, {"extend": False, "time_limit": 30.0})
+    held_up.wait(1)
+    assert arrived.is_set()
+    assert held_up.records[0].is_held
+    scene.clock.advance(10_001)
+    assert not held_up.records[0].is_held
+
+
+def test_9_a_record_that_fails_comes_again_later_and_later_and_is_a_dead_letter_then(
+    scene: QueueScene, handled: Handled
+) -> None:
+    def fail(_: QueueRecord) -> None:
+        raise ValueError("bad")
+
+    handled.does = fail
+    scene.put(b"bad")
+    worker = scene.start(handled)
+    for count in range(1, 6):
+        handled.wait(count)
+        eventually(lambda: worker.in_hand == 0)
+        least = 5 * 2 ** (count - 1)
+        scene.pass_time(least - 1)
+        assert len(handled.records) == count, "not before half of the back-off"
+        while len(handled.records) == count:
+            scene.pass_time(least / 4)
+            with handled.changed:
+                handled.changed.wait(0.1)
+    eventually(lambda: worker.in_hand == 0)
+    assert [record.receive_count for record in handled.records] == [1, 2, 3, 4, 5, 6]
+    scene.pass_time(700)
+    (letter,) = scene.server.kinesis.call(
+        "ReceiveDeadLetterQueueRecords", region="eu-west-1", QueueARN=scene.arn
+    )["QueueRecords"]
+    assert letter["ReceiveCount"] >= 6
+
+
+def test_9_a_handler_that_hangs_keeps_its_record_for_the_time_limit_only(
+    scene: QueueScene, held_up: Handled
+) -> None:
+    scene.put(b"hangs")
+    scene.start(held_up, {"time_limit": 100.0})
+    held_up.wait(1)
+    since = scene.clock()
+    while held_up.records[0].is_held:
+        before = scene.calls("UpdateQueueRecordsVisibility")
+        scene.pass_time(0.75 * VISIBILITY)
+        if scene.clock() - since < 100_000 - 1000 * VISIBILITY:
+            scene.wait_for_calls("UpdateQueueRecordsVisibility", before + 1)
+        else:
+            eventually(lambda: worker_looked(scene))
+    assert 100_000 <= scene.clock() - since <= 100_000 + 2000 * VISIBILITY
+    scene.pass_time(VISIBILITY)
+    assert [one["ReceiveCount"] for one in scene.receive()] == [2]
+
+
+def worker_looked(scene: QueueScene) -> bool:
+    """Whether the worker has nothing to do now but wait for time to pass."""
+    (worker,) = scene.workers
+    keeper = worker._keeper
+    with keeper._changed:
+        pause = keeper._pause(scene.clock() / 1000)
+    return pause is None or pause > 0
+
+
+def test_10_an_aggregate_is_acknowledged_when_all_of_its_records_are_done(
+    scene: QueueScene, handled: Handled
+) -> None:
+    failing = True
+
+    def second_fails(record: QueueRecord) -> None:
+        if record.data == b"second" and failing:
+            raise ValueError("bad")
+
+    handled.does = second_fails
+    scene.put(aggregate(b"first", b"second", b"third"))
+    worker = scene.start(handled)
+    handled.wait(3)
+    eventually(lambda: worker.in_hand == 0)
+    assert scene.calls("AcknowledgeQueueRecords") == 0
+    failing = False
+    scene.pass_time(11)
+    handled.wait(6)
+    scene.wait_for_calls("AcknowledgeQueueRecords", 1)
+    assert handled.data == [b"first", b"second", b"third"] * 2
+
+
+def test_10_bytes_bound_what_is_in_hand(scene: QueueScene, held_up: Handled) -> None:
+    """Records of 900 kB, once one was seen: as many as fit into 2 MiB, and not ten."""
+    scene.server.kinesis.limits = None
+    scene.put(*[bytes([number]) * 900_000 for number in range(6)])
+    worker = scene.start(held_up, {"max_held_bytes": 2 << 20}, concurrency=1, batch_size=None)
+    held_up.wait(1)
+    assert worker.in_hand == 1
+    held_up.gate.set()
+    held_up.wait(6)
+    most = max(one.records for one in scene.server.kinesis.calls.select("ReceiveQueueRecords"))
+    assert most <= 3
+
+
+def test_10_acknowledgements_share_calls(scene: QueueScene, held_up: Handled) -> None:
+    scene.put(*[b"%d" % number for number in range(20)])
+    worker = scene.start(held_up, concurrency=20)
+    held_up.wait(20)
+    held_up.gate.set()
+    eventually(lambda: worker.in_hand == 0)
+    assert scene.calls("AcknowledgeQueueRecords") < 20
+
+
+def aggregate(*datas: bytes) -> bytes:
+    (blob,) = pack.aggregate([("k", None, data) for data in datas])
+    return blob.data
