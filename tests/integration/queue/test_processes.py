@@ -129,11 +129,12 @@ def test_a_kill_loses_nothing_and_repeats_only_what_was_in_hand(
 
 
 def test_sigterm_repeats_nothing(server: LocalServer, tmp_path: Path) -> None:
-    receivers = Receivers(server, tmp_path, 4_000)
+    records = 12_000
+    receivers = Receivers(server, tmp_path, records)
     try:
         for _ in range(2):
             receivers.start()
-        eventually(lambda: len(receivers.handled()) > 500)
+        eventually(lambda: len({pid for by in receivers.handled().values() for pid, _ in by}) == 2)
         for process in receivers.running:
             process.send_signal(signal.SIGTERM)
         began = time.monotonic()
@@ -142,11 +143,11 @@ def test_sigterm_repeats_nothing(server: LocalServer, tmp_path: Path) -> None:
         receivers.running.clear()
         before = receivers.handled()
         receivers.start()
-        eventually(lambda: len(receivers.handled()) == 4_000)
+        eventually(lambda: len(receivers.handled()) == records)
         eventually(lambda: in_flight(receivers) == 0)
     finally:
         receivers.end()
-    print(f"ended after {took:.2f} s, with {len(before)} of 4,000 handled")
+    print(f"ended after {took:.2f} s, with {len(before):,} of {records:,} handled")
     assert codes == [0, 0]
     assert all(len(by) == 1 for by in receivers.handled().values())
 
