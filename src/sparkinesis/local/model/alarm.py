@@ -39,7 +39,6 @@ class Alarm:
 
     def silence(self) -> None:
         """Wake the sender no more: it has gone."""
-        self.stop()
         self.wake = _ignore
 
     def ring(self) -> None:

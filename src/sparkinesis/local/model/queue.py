@@ -208,12 +208,9 @@ class Queue(Lifecycle):
         """Return the record (or dead letter) that a handle holds; None if it holds none."""
         self._end_holds(now)
         entry = self._held.get(handle)
-        if entry is None or entry.is_dead != dead:
+        if entry is None or entry.is_dead != dead or not self._is_kept(entry, now):
             return None
-        if self._is_kept(entry, now):
-            return entry
-        self._let_go(entry)
-        return None
+        return entry
 
     def acknowledge(self, entry: Entry) -> None:
         """Forget a record that is held."""

@@ -62,7 +62,6 @@ def delete_queue(context: Context, request: requests.QueueRequest) -> None:
         return
     account.check_changing_queues(context, queue)
     queue.delete(context.now, context.delays.stream_ms)
-    context.region.all_queues(context.now)
 
 
 def list_queues(context: Context, request: requests.ListQueues) -> Json:

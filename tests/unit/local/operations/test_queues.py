@@ -102,6 +102,7 @@ def test_a_queue_is_deleting_then_gone(slow: Stream, clock: ManualClock) -> None
     with refused(rf"ResourceNotFoundException: Queue {queue.arn} .* not found"):
         queue.described()
     assert names(slow.kinesis) == []
+    assert slow.kinesis._regions["us-east-1"].queues == {}
 
 
 def test_an_id_is_new_and_a_host_label(stream: Stream, kinesis: LocalKinesis) -> None:
@@ -126,8 +127,10 @@ def test_names_are_unique_in_a_region(stream: Stream, kinesis: LocalKinesis) -> 
     arn = ARN.replace("us-east-1", "eu-west-1")
     made = create(kinesis, stream=arn, region="eu-west-1")
     assert made["QueueARN"].startswith("arn:aws:kinesis:eu-west-1:")
-    with refused("ResourceNotFoundException"):
-        kinesis.call("DescribeQueue", QueueARN=made["QueueARN"])
+    elsewhere = made["QueueARN"].replace("eu-west-1", "us-east-1")
+    for region, other in (("us-east-1", made["QueueARN"]), ("eu-west-1", elsewhere)):
+        with refused("ResourceNotFoundException"):
+            kinesis.call("DescribeQueue", region=region, QueueARN=other)
     with refused("ResourceNotFoundException: Stream s"):
         create(kinesis, "other", stream=arn)
 
@@ -145,6 +148,9 @@ def test_a_stream_with_queues_is_not_deleted_and_stays_on_demand(
     with refused("ResourceInUseException.*has queues: q. Delete them"):
         kinesis.call("UpdateStreamMode", **mode)
     kinesis.call("UpdateStreamMode", **mode | ON_DEMAND)
+    other = on_demand(kinesis, "t")
+    assert (stream.summary()["QueueCount"], other.summary()["QueueCount"]) == (1, 0)
+    other("DeleteStream")
     queue("DeleteQueue")
     kinesis.call("UpdateStreamMode", **mode)
     stream("DeleteStream")
@@ -367,6 +373,7 @@ def test_attributes_that_no_queue_has(
 def test_a_queue_has_tags_and_a_policy_by_its_arn(stream: Stream, kinesis: LocalKinesis) -> None:
     queue = Queue(kinesis, Tags={"a": "1"})
     named = {"ResourceARN": queue.arn}
+    assert kinesis.call("ListTagsForResource", **named)["Tags"] == [{"Key": "a", "Value": "1"}]
     kinesis.call("TagResource", **named, Tags={"b": "2"})
     kinesis.call("UntagResource", **named, TagKeys=["a"])
     assert kinesis.call("ListTagsForResource", **named)["Tags"] == [{"Key": "b", "Value": "2"}]
