@@ -34,6 +34,7 @@ integration/lease/test_golden_rows.py
 integration/lease/test_table.py
 
 # Calls, and their answers
+integration/queue/test_calls.py
 integration/stream/test_watched_subscription.py
 unit/stream/calls
 unit/stream/kpl

@@ -47,7 +47,9 @@ def test_a_queue_is_made_and_described_and_listed(place: list[str]) -> None:
 
 
 def test_what_is_not_given_stays(place: list[str]) -> None:
-    call(*MAKE, "--visibility-timeout", "0", "--max-receive-count", "9", *place)
+    make = (*MAKE, "--visibility-timeout", "0", "--max-receive-count", "9", "--json", *place)
+    (found,) = objects(call(*make))
+    assert (found["visibility_timeout"], found["max_receive_count"]) == (0, 9)
     update = ("queues", "update", "orders", "--json", *place)
     (found,) = objects(call(*update, "--visibility-timeout", "60"))
     assert (found["visibility_timeout"], found["max_receive_count"]) == (60, 9)

@@ -348,6 +348,17 @@ def test_a_limit_that_passes_is_outlasted(script: Script, waiting: Waiting) -> N
     assert find(script, waiting, create=NewQueue("s"))[0].arn == ARN
 
 
+def test_what_may_not_be_asked_about_a_limit_does_not_end_the_wait(
+    script: Script, waiting: Waiting
+) -> None:
+    script.on("ListQueues", page(), page())
+    script.on("DescribeStreamSummary", stream(), refusal("AccessDeniedException"))
+    script.on("CreateQueue", *[refusal("LimitExceededException")] * 2, description("CREATING"))
+    script.on("DescribeQueue", description())
+    assert find(script, waiting, create=NewQueue("s"))[0].arn == ARN
+    assert len(script.of("DescribeStreamSummary")) == 2
+
+
 @pytest.mark.parametrize(
     ("refused", "kind", "words"),
     [
@@ -407,4 +418,7 @@ def test_an_arn_cannot_be_chosen(script: Script, waiting: Waiting) -> None:
         find(script, waiting, ARN, create=NewQueue("s"))
     with pytest.raises(OptionError, match="a queue's name has"):
         find(script, waiting, "a b")
+    for queue in ("orders", ARN):
+        with pytest.raises(OptionError, match="region is 'there'"):
+            Queues("there", script.endpoint).find(queue)
     assert script.calls == []
