@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from sparkinesis.errors import Check, OptionError, ProcessorError, check_all
 from sparkinesis.lease.rules.other_workers import default_worker_id
+from sparkinesis.metrics.health.pages import ServedTally
 from sparkinesis.metrics.metric import AwsPlace, Measured
 from sparkinesis.metrics.metrics import metrics_of
 from sparkinesis.public import public_queue
-from sparkinesis.queue.address import check_queue_name, queue_address
+from sparkinesis.queue.address import QueueAddress, check_queue_name, queue_address
 from sparkinesis.queue.client import QueueClient, QueueDescription
 from sparkinesis.queue.finding import NewQueue, Queues
 from sparkinesis.queue.handling import HandlerSettings
@@ -176,7 +177,25 @@ class QueueApplication:
         options that do not fit the queue.
         """
         queues = Queues(self.region, self.endpoint, self.credentials)
-        address, description = queues.find(self.queue, self.create)
+        # The port first, before anything is called.
+        labels = {"application": self.name or self.queue}
+        served = ServedTally.of_option(self.options.http, labels)
+        try:
+            address, description = queues.find(self.queue, self.create)
+            return self._assemble(address, description, timing, loop, served)
+        except BaseException:
+            if served is not None:
+                served.close()
+            raise
+
+    def _assemble(
+        self,
+        address: QueueAddress,
+        description: QueueDescription,
+        timing: Timing,
+        loop: asyncio.AbstractEventLoop | None,
+        served: ServedTally | None,
+    ) -> QueueWorker:
         visibility = self._visibility(description)
         name = self.name or description.name
         rng = timing.new_rng()
@@ -186,9 +205,11 @@ class QueueApplication:
             endpoint=self.endpoint if is_loopback(self.endpoint) else None,
             credentials=self.credentials,
         )
-        metrics = metrics_of(self.options.metrics, Measured.worker(name, worker_id, place))
+        own = [] if served is None else [served]
+        measured = Measured.worker(name, worker_id, place)
+        metrics = metrics_of(self.options.metrics, measured, *own)
         try:
-            return QueueWorker(
+            worker = QueueWorker(
                 QueueClient(address, metrics=metrics),
                 HandlerSettings(
                     name,
@@ -209,6 +230,9 @@ class QueueApplication:
         except BaseException:
             metrics.close()
             raise
+        if served is not None:
+            worker.serve(served)
+        return worker
 
     def _visibility(self, description: QueueDescription) -> int:
         """Return the seconds of a hold. Raises `OptionError`."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from sparkinesis.errors import Check, OptionError, check_all
+from sparkinesis.metrics.health.http_address import parse_address
 from sparkinesis.metrics.metrics import MetricsExporter
 from sparkinesis.public import public_queue
 from sparkinesis.queue.hold_rules import LONGEST_VISIBILITY
@@ -43,6 +44,9 @@ class QueueOptions:
     shutdown_timeout: float = 30.0
     """Default: 30 s. The time that running handlers have at a shutdown, counted from the end of the
     receive that is under way."""
+    http: str | None = None
+    """Default: None. The address at which the worker serves health and metrics, such as
+    ``":9400"``: see ``docs/health.md``."""
     metrics: tuple[MetricsExporter, ...] = ()
     """Default: (). The systems that metrics are published to."""
 
@@ -60,6 +64,9 @@ class QueueOptions:
         yield ("acknowledge_within",), partial(self._seconds, "acknowledge_within", 0.0, 1.0)
         yield ("shutdown_timeout",), partial(self._seconds, "shutdown_timeout", 0.0)
         yield ("max_held_bytes",), partial(self._whole, "max_held_bytes", _MIB, 1 << 40)
+
+        if self.http is not None:
+            yield ("http",), partial(parse_address, "http", self.http)
 
     def _whole(self, name: str, least: int, most: int) -> None:
         value = getattr(self, name)

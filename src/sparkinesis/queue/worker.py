@@ -15,6 +15,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.metrics.catalogue import QUEUE_IN_HAND
 from sparkinesis.metrics.health.liveness import CHECK_EVERY, Liveness, Part
+from sparkinesis.metrics.health.pages import HealthServer, ServedTally, pages
 from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.metrics.metrics import Metrics, Sample
 from sparkinesis.public import public_queue
@@ -71,6 +72,7 @@ class QueueWorker:
         self._failure: BaseException | None = None
         self._is_forced = False
         self._main: threading.Thread | None = None
+        self._http: HealthServer | None = None
         self._signs: dict[str, tuple[threading.Thread, SignOfLife]] = {}
         uniform = timing.new_rng().uniform
         name = client.address.name or client.address.queue_id
@@ -131,10 +133,11 @@ class QueueWorker:
         if self._main is not None:
             raise RuntimeError("A worker can be started only once. Make another worker.")
         _log.info(
-            "Receiving from %s: up to %d s a receive, holds of %d s.",
+            "Receiving from %s: up to %d s a receive, holds of %d s.%s",
             self._client.address,
             self._options.wait_time,
             self._keeper.visibility,
+            "" if self._http is None else f" It serves health at {self._http.url}.",
         )
         self._watched_thread("holds", self._keeper.run)
         self._main = self._thread("queue", self._run)
@@ -211,6 +214,42 @@ class QueueWorker:
     def why_not_ready(self) -> tuple[str, ...]:
         """Return why the worker is not ready; () if it is."""
         return ("the worker is shutting down",) if self.is_shutting_down else ()
+
+    def serve(self, served: ServedTally) -> None:
+        """Serve health and metrics by HTTP until the worker ends."""
+        place = self.log_place
+        labels = {"application": place.application, "worker": place.worker}
+        self._http = served.server
+        served.server.serve(
+            pages(
+                live=self.why_not_live,
+                ready=self.why_not_ready,
+                status=self._status,
+                groups=lambda: [(labels, served.series())],
+            ),
+            self._live.check,
+        )
+
+    def _status(self) -> dict[str, object]:
+        return {
+            "application": self.log_place.application,
+            "worker": self.log_place.worker,
+            "queue": self._client.address.arn,
+            "is_shutting_down": self.is_shutting_down,
+            "not_live": self.why_not_live(),
+            "not_ready": self.why_not_ready(),
+            "records": self.records_total(),
+            "in_hand": self.in_hand,
+            "failures": self.failures(),
+        }
+
+    @property
+    def http_url(self) -> str | None:
+        """The URL under which the worker serves health and metrics, with the option ``http``.
+
+        None without the option, and once the worker has ended.
+        """
+        return None if self._http is None or self._ended.is_set() else self._http.url
 
     def look_at_health(self) -> None:
         """Note which threads are late, for `why_not_live` without an HTTP server."""

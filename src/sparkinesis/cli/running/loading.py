@@ -18,11 +18,12 @@ from sparkinesis.errors import OptionError, SparkinesisError
 
 if TYPE_CHECKING:
     from sparkinesis.application import Application
+    from sparkinesis.queue.application import QueueApplication
 
 _USUAL_NAME = "app"
 
 
-def load_application(path: str) -> Application:
+def load_application(path: str) -> Application | QueueApplication:
     """Return the application that ``MODULE:NAME`` names; ``MODULE`` alone means ``MODULE:app``.
 
     The working directory is searched first, then the folders of Python.
@@ -31,16 +32,18 @@ def load_application(path: str) -> Application:
     `UserModuleError` if the module itself raises.
     """
     from sparkinesis.application import Application  # noqa: PLC0415 - slow to import
+    from sparkinesis.queue.application import QueueApplication  # noqa: PLC0415
 
+    kinds = (Application, QueueApplication)
     module_name, _, name = path.partition(":")
     names = module_name.split(".")
     if names[-1] == "py" or not all(one.isidentifier() for one in (*names, name or _USUAL_NAME)):
         raise OptionError(_malformed(path, module_name))
     module = _import(module_name)
     found = getattr(module, name or _USUAL_NAME, None)
-    if isinstance(found, Application):
+    if isinstance(found, kinds):
         return found
-    applications = [key for key, one in vars(module).items() if isinstance(one, Application)]
+    applications = [key for key, one in vars(module).items() if isinstance(one, kinds)]
     what = f"{module_name}:{name or _USUAL_NAME} "
     if found is None:
         what += f"does not exist: the module {module_name} has no such name."

@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
@@ -112,22 +112,30 @@ def run(
     with handling(SIGNALS, _leave):
         _end_with_reloader()
         set_up_logging(log, log_level)
+        from sparkinesis.application import Application  # noqa: PLC0415 - slow to import
         from sparkinesis.cli.running.loading import load_application  # noqa: PLC0415
 
         application = load_application(path)
+        if not isinstance(application, Application) and (processes or workers) is not None:
+            raise OptionError(
+                f"{path} consumes a queue, whose receivers share nothing: leave "
+                f"{'--workers' if processes is None else '--processes'} out, and run this command "
+                "as often as you like. concurrency has several records handled at a time."
+            )
         if http is not None:
-            application = replace(application, options=replace(application.options, http=http))
-        if processes is not None:
+            options: Any = replace(application.options, http=http)
+            application = replace(application, options=options)
+        if not isinstance(application, Application) or (processes is None and workers is None):
+            application.run()
+        elif processes is not None:
             from sparkinesis.worker.supervision.processes.start import run_in_processes  # noqa: PLC0415
 
             count = int(processes) if processes.isdecimal() else processes
             run_in_processes(application, count, partial(set_up_logging, log, log_level))
-        elif workers is None:
-            application.run()
         else:
             from sparkinesis.fleet.own_session import run_fleet  # noqa: PLC0415
 
-            run_fleet(application, path.partition(":")[0], workers, master, submit or [])
+            run_fleet(application, path.partition(":")[0], workers or 1, master, submit or [])
 
 
 def _leave(number: int, _: FrameType | None) -> None:
