@@ -47,6 +47,8 @@ _NEW = 0.2
 """The weight of a handler's last call in the mean of all."""
 _GATHER = 0.005
 """Seconds for which a receive waits for more places: one call for ten records, not ten calls."""
+_LOOK_EVERY = 0.2
+"""Seconds between two looks, at a shutdown, whether its time was shortened."""
 _UNKNOWN_SIZE = 1_024
 """Bytes of a record, before any was received."""
 
@@ -87,18 +89,20 @@ class Places:
 
     def reserve(self) -> int:
         """Wait for free places, and take 1 to 10 of them; 0 once the places are closed."""
+        enough = min(MOST_RECEIVED, self._most)
         with self._changed:
-            while not self._is_closed and not self._free():
-                # An acknowledgement that comes makes room, too, and wakes nobody here.
-                self._changed.wait(None if self._has_room() else _GATHER)
-            if not self._is_closed and self._free() < min(MOST_RECEIVED, self._most):
-                self._changed.wait_for(
-                    lambda: self._is_closed or self._free() >= min(MOST_RECEIVED, self._most),
-                    _GATHER,
-                )
-            asked = 0 if self._is_closed else max(1, min(MOST_RECEIVED, self._free()))
-            self._taken += asked
-            return asked
+            while not self._is_closed:
+                if not self._free():
+                    # An acknowledgement that comes makes room, too, and wakes nobody here.
+                    self._changed.wait(None if self._has_room() else _GATHER)
+                    continue
+                self._changed.wait_for(lambda: self._is_closed or self._free() >= enough, _GATHER)
+                # Another receive may have taken the places meanwhile.
+                asked = 0 if self._is_closed else min(MOST_RECEIVED, self._free())
+                if asked:
+                    self._taken += asked
+                    return asked
+            return 0
 
     def received(self, asked: int, sizes: list[int]) -> None:
         """Give back the places that a receive did not need; ``sizes``: bytes of each record."""
@@ -153,7 +157,7 @@ class Places:
                 if left <= 0:
                     return False
                 # The time may be shortened meanwhile.
-                self._changed.wait(min(left, 1.0))
+                self._changed.wait(min(left, _LOOK_EVERY))
         return True
 
     def _free(self) -> int:
@@ -181,7 +185,7 @@ class Receiving:
         deliver: Callable[[Sequence[Received], float], None],
         *,
         wait_time: int,
-        visibility: int | None,
+        visibility: int,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         uniform: Uniform,
@@ -215,15 +219,15 @@ class Receiving:
         self._stopping.set()
         self._places.close()
 
-    def wait(self, until: float) -> bool:
-        """Wait until no receive is under way; False if time is up before."""
+    def wait(self, seconds_left: Callable[[], float]) -> bool:
+        """Wait until no receive is under way; False if there is one when no seconds are left."""
         for thread in list(self._threads.values()):
-            thread.join(max(0.0, until - self._clock()))
-        return not any(thread.is_alive() for thread in self._threads.values())
-
-    @property
-    def threads(self) -> list[threading.Thread]:
-        return list(self._threads.values())
+            while thread.is_alive():
+                left = seconds_left()
+                if left <= 0:
+                    return False
+                thread.join(min(left, _LOOK_EVERY))
+        return True
 
     def _begin(self, number: int) -> None:
         self._threads[number] = self._run_thread(f"receive-{number}", lambda: self._poll(number))

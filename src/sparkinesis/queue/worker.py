@@ -117,7 +117,8 @@ class QueueWorker:
             places,
             self._deliver,
             wait_time=options.wait_time,
-            visibility=options.visibility_timeout,
+            # As the queue had it at the start: if that is changed meanwhile, holds keep their time.
+            visibility=visibility,
             clock=timing.clock,
             wall_clock=lambda: timing.wall_clock_ms() / 1000,
             uniform=uniform,
@@ -272,9 +273,9 @@ class QueueWorker:
     def _shut_down(self) -> None:
         self._receiving.stop()
         self._handling.give_back(self._runner.take_back())
-        self._is_forced |= not self._receiving.wait(self._by)
+        self._is_forced |= not self._receiving.wait(self._seconds_left)
         self._handling.release_left()
-        if not self._places.wait_until_free(lambda: self._by - self._clock()):
+        if not self._places.wait_until_free(self._seconds_left):
             self._is_forced = True
             self._keeper.release_all()
         self._handling.release_left()
@@ -282,9 +283,9 @@ class QueueWorker:
         thread, _ = self._signs["holds"]
         thread.join()
 
-    @property
-    def _by(self) -> float:
-        return float("inf") if self._end_by is None else self._end_by
+    def _seconds_left(self) -> float:
+        """Return the seconds until a shutdown is forced; a second request may shorten them."""
+        return float("inf") if self._end_by is None else self._end_by - self._clock()
 
     def _deliver(self, received: Sequence[Received], sent_at: float) -> None:
         works = self._handling.works(received, sent_at)
@@ -304,9 +305,16 @@ class QueueWorker:
         self._ended.set()
 
     def _thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                run()
+            except BaseException as error:  # noqa: BLE001 - nothing awaits this thread
+                _log.exception("The thread %r of queue %s died.", name, self._client.address)
+                self._fail(error)
+
         thread = threading.Thread(
             target=self.log_place.run,
-            args=(run,),
+            args=(guarded,),
             name=f"{self.log_place.application}-{name}",
             daemon=True,
         )

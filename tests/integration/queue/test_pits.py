@@ -148,7 +148,8 @@ def test_5_what_a_forced_shutdown_leaves_is_visible_at_once(
     scene.put(b"slow")
     worker = scene.start(held_up)
     held_up.wait(1)
-    assert not worker.shutdown(0.0)
+    worker.request_shutdown()
+    assert not worker.shutdown(0.0), "the second request shortens the time of the first"
     assert not held_up.records[0].is_held, "its handler is told"
     (again,) = scene.receive()
     assert again["ReceiveCount"] == 2
@@ -217,6 +218,17 @@ def test_8_a_hold_is_counted_from_before_its_request(scene: QueueScene, held_up:
     assert held_up.records[0].is_held
     scene.clock.advance(10_001)
     assert not held_up.records[0].is_held
+
+
+def test_8_a_visibility_timeout_that_is_changed_meanwhile_shortens_no_hold(
+    scene: QueueScene, held_up: Handled
+) -> None:
+    scene.start(held_up)
+    scene.kinesis.update_queue(QueueARN=scene.arn, QueueAttributes={"VisibilityTimeoutSeconds": 5})
+    scene.put(b"one")
+    held_up.wait(1)
+    scene.pass_time(VISIBILITY / 2 - 1)
+    assert not scene.receive(), "another receiver gets it while its handler runs"
 
 
 def test_9_a_record_that_fails_comes_again_later_and_later_and_is_a_dead_letter_then(
