@@ -16,6 +16,8 @@ class Resource(Enum):
 
     STREAM = "arn:aws:kinesis:REGION:ACCOUNT:stream/STREAM"
     CONSUMER = "arn:aws:kinesis:REGION:ACCOUNT:stream/STREAM/consumer/CONSUMER:*"
+    QUEUE = "arn:aws:kinesis:REGION:ACCOUNT:queue/QUEUE-ID"
+    QUEUES = "arn:aws:kinesis:REGION:ACCOUNT:queue/*"
     TABLE = "arn:aws:dynamodb:REGION:ACCOUNT:table/APPLICATION"
     OWNER_INDEX = f"{TABLE}/index/LeaseOwnerToLeaseKeyIndex"
     STATES_TABLE = "arn:aws:dynamodb:REGION:ACCOUNT:table/APPLICATION-CoordinatorState"
@@ -85,6 +87,15 @@ LEASES = Grant(
         "dynamodb:PutItem",
         "dynamodb:Scan",
         "dynamodb:UpdateItem",
+    ),
+)
+FIND_QUEUES = Grant("FindQueues", Resource.ANY, ("kinesis:ListQueues",))
+CREATE_QUEUE = (
+    Grant("CreateQueue", Resource.QUEUES, ("kinesis:CreateQueue",)),
+    Grant(
+        "QueueOfStream",
+        Resource.STREAM,
+        ("kinesis:AssociateStreamsWithQueue", "kinesis:DescribeStreamSummary"),
     ),
 )
 CREATE_TABLE = Grant(
@@ -174,6 +185,39 @@ POLICIES = (
         (READ, LEASES),
     ),
     Policy(
+        "queue",
+        "a `QueueApplication`, where the queue exists",
+        (
+            Grant(
+                "ReceiveFromQueue",
+                Resource.QUEUE,
+                (
+                    "kinesis:AcknowledgeQueueRecords",
+                    "kinesis:DescribeQueue",
+                    "kinesis:ReceiveQueueRecords",
+                    "kinesis:UpdateQueueRecordsVisibility",
+                ),
+            ),
+            FIND_QUEUES,
+        ),
+    ),
+    Policy(
+        "create-queue", "the first one, in addition, if `create=` makes the queue", CREATE_QUEUE
+    ),
+    Policy(
+        "queue-operator",
+        "`sparkinesis queues`",
+        (
+            Grant(
+                "ChangeQueues",
+                Resource.QUEUES,
+                ("kinesis:DeleteQueue", "kinesis:DescribeQueue", "kinesis:UpdateQueue"),
+            ),
+            *CREATE_QUEUE,
+            FIND_QUEUES,
+        ),
+    ),
+    Policy(
         "cloudwatch",
         "in addition, with `CloudWatchMetrics`",
         (
@@ -188,6 +232,7 @@ POLICIES = (
 )
 
 WITHOUT_CALL = {
+    "kinesis:AssociateStreamsWithQueue": "CreateQueue needs it on the stream",
     "dynamodb:TagResource": "CreateTable needs it for a table with tags",
 }
 """Permissions that belong to another action's call."""
