@@ -20,6 +20,7 @@ from sparkinesis.stream.position import LATEST, InitialPosition
 from sparkinesis.worker.reporting.event_log import EventLog
 from tests.kcl import create_table
 
+START = 1_790_000_000_000
 HOUR = 3_600_000
 SYNC = ShardSyncSettings(
     audit_interval=120,

@@ -160,6 +160,50 @@ def renewer(table: LeaseTable, time: ManualTime, told: list[Event]) -> LeaseRene
     return LeaseRenewer(table, "me", 10.0, time, told.append)
 
 
+@dataclass
+class Scene:
+    """What most tests of leases have in hand."""
+
+    server: LocalServer
+    dynamodb: Any
+    table: LeaseTable
+    time: ManualTime
+    renewer: LeaseRenewer
+    """Of the worker "me"; its events are in ``told``."""
+    told: list[Event]
+
+    def create(self, *keys: str, owner: str | None = None) -> None:
+        create(self.table, *keys, owner=owner)
+
+    def lease(self, key: str) -> Lease:
+        return lease_of(self.table, key)
+
+    def row(self, key: str) -> dict[str, Any]:
+        return row_of(self.dynamodb, self.table, key)
+
+    def break_row(self, key: str) -> None:
+        break_row(self.table, self.dynamodb, key)
+
+    def acquire(self, *keys: str) -> list[HeldLease]:
+        return acquire(self.renewer, self.table, *keys)
+
+    def coordinator(self, who: str = "me", **given: Any) -> LeaseCoordinator:
+        return coordinator_of(self.table, self.time, who, **given)
+
+
+@pytest.fixture
+def scene(
+    server: LocalServer,
+    dynamodb: Any,
+    table: LeaseTable,
+    time: ManualTime,
+    *,
+    renewer: LeaseRenewer,
+    told: list[Event],
+) -> Scene:
+    return Scene(server, dynamodb, table, time, renewer, told)
+
+
 def table_of(server: LocalServer, name: str) -> LeaseTable:
     return table_at(server.endpoint_url, name)
 

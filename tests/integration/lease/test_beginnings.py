@@ -5,7 +5,6 @@ A Kinesis and a DynamoDB over HTTP; the clock of the stream is the test's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,34 +14,10 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.lease.rules.lease_start import ANY_AGE
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
 from tests.kcl import put_lease
 from tests.streams import put_at
 from tests.timed_stream import HOUR, SHARDS, TimedStream
-
-START = 1_790_000_000_000
-
-
-@pytest.fixture(scope="module")
-def clock() -> ManualClock:
-    return ManualClock(START)
-
-
-@pytest.fixture(scope="module")
-def timed(clock: ManualClock) -> Iterator[LocalServer]:
-    with LocalServer(port=0, dynamodb=True, limits=False, clock=clock) as running:
-        yield running
-
-
-@pytest.fixture
-def one(timed: LocalServer, clock: ManualClock) -> TimedStream:
-    return TimedStream(timed, clock, 1)
-
-
-@pytest.fixture
-def two(timed: LocalServer, clock: ManualClock) -> TimedStream:
-    return TimedStream(timed, clock, 2)
 
 
 def test_a_first_start_that_dies_between_leases_keeps_its_instant(two: TimedStream) -> None:
@@ -163,9 +138,7 @@ def test_beside_a_kcl_that_has_not_begun_latest_is_now(two: TimedStream) -> None
     assert (made.checkpoint, made.application_ms) == (ExtendedSequenceNumber(old), two.clock())
 
 
-def test_the_first_instant_outlives_checkpoints_and_leases(
-    one: TimedStream,
-) -> None:
+def test_the_first_instant_outlives_checkpoints_and_leases(one: TimedStream) -> None:
     first_ms = one.clock()
     one.shard_syncer().sync()
     one.checkpoint(0)

@@ -12,11 +12,12 @@ import pytest
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON, ExtendedSequenceNumber
 from sparkinesis.lease.moving.checkpoint_search import checkpoint_at
-from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.kpl.pack import aggregate
+from tests.failing import Failing
 from tests.streams import split
 
 START_MS = 1_790_000_000_000
@@ -122,12 +123,6 @@ def test_a_closed_shard_goes_on_at_its_end(shard: Searched) -> None:
 
 def test_who_may_not_read_is_told(shard: Searched) -> None:
     shard.put()
-
-    def deny(call: Call) -> Fault | None:
-        if call.operation == "GetRecords":
-            return Fault(code="AccessDeniedException", message="no", status=400)
-        return None
-
-    shard.server.kinesis.faults = deny
+    shard.server.kinesis.faults = Failing("GetRecords", then=Fault.error("AccessDeniedException"))
     with pytest.raises(AccessDeniedError, match="GetRecords"):
         shard.now()

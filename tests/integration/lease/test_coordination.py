@@ -27,6 +27,7 @@ from sparkinesis.lease.assignment.worker_stats import CPU, WorkerStats
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Fault, LocalServer
 from sparkinesis.local.lease_tables import LeaseTables
+from tests.failing import Failing
 from tests.integration.lease.conftest import create, table_of
 from tests.kcl import COORDINATION, create_table, put_rows, recorded
 
@@ -265,10 +266,7 @@ def lose(server: LocalServer) -> Callable[..., None]:
     """Let a server make the next writes of an operation, and lose the answers."""
 
     def set_plan(operation: str, times: int = 1) -> None:
-        lost = iter([Fault.dropped("after")] * times)
-        server.kinesis.faults = lambda call: (
-            next(lost, None) if call.operation == operation else None
-        )
+        server.kinesis.faults = Failing(operation, Fault.dropped("after"), times=times)
 
     return set_plan
 

@@ -18,14 +18,12 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.statements import BATCH
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.update import Update
-from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local import Fault, LocalServer
 from sparkinesis.stream.address import StreamIdentifier, StreamMark
+from tests.failing import Failing
 from tests.integration.lease.conftest import (
-    ManualTime,
-    break_row,
+    Scene,
     by_key,
-    coordinator_of,
-    create,
     lease,
     lease_of,
 )
@@ -45,40 +43,34 @@ def owners(table: LeaseTable, key: str) -> tuple[str | None, str | None]:
     return row.owner, row.checkpoint_owner
 
 
-def test_a_shard_that_nobody_will_read_does_not_keep_others_from_being_shared(
-    table: LeaseTable, time: ManualTime
-) -> None:
-    create(table, "a", "b", "c", "d", owner="old")
-    create(table, "poison")
-    new = coordinator_of(table, time, "new")
+def test_a_shard_that_nobody_will_read_does_not_keep_others_from_being_shared(scene: Scene) -> None:
+    scene.create("a", "b", "c", "d", owner="old")
+    scene.create("poison")
+    new = scene.coordinator("new")
     # on_error stopped the one that is nobody's, on this worker as on the other.
     assert new.take({"poison"})
-    asked = asked_of(table, "old")
-    table.write(requests.assign(asked, "new"))
+    asked = asked_of(scene.table, "old")
+    scene.table.write(requests.assign(asked, "new"))
     assert not new.take({"poison"})
     assert set(new.held()) == {asked.key}
 
 
-def test_a_shard_that_ends_while_it_is_asked_for_is_not_waited_for(
-    table: LeaseTable, time: ManualTime
-) -> None:
-    create(table, "a", "b", owner="old")
-    new = coordinator_of(table, time, "new")
+def test_a_shard_that_ends_while_it_is_asked_for_is_not_waited_for(scene: Scene) -> None:
+    scene.create("a", "b", owner="old")
+    new = scene.coordinator("new")
     assert new.take()
-    asked = asked_of(table, "old")
-    ended = table.write(requests.checkpoint(asked, ExtendedSequenceNumber(SHARD_END)))
-    table.write(requests.assign(ended, "new"))
+    asked = asked_of(scene.table, "old")
+    ended = scene.table.write(requests.checkpoint(asked, ExtendedSequenceNumber(SHARD_END)))
+    scene.table.write(requests.assign(ended, "new"))
     assert not new.take()
     assert new.held() == {}
 
 
 @pytest.mark.parametrize("max_leases", [1, 3])
-def test_who_has_no_room_does_not_look_again_soon(
-    table: LeaseTable, time: ManualTime, max_leases: int
-) -> None:
-    create(table, "a", "b", "c")
-    me = coordinator_of(table, time, "me", max_leases=max_leases)
-    time.now += 5
+def test_who_has_no_room_does_not_look_again_soon(scene: Scene, max_leases: int) -> None:
+    scene.create("a", "b", "c")
+    me = scene.coordinator("me", max_leases=max_leases)
+    scene.time.now += 5
     for _ in range(3):
         me.take()
     assert len(me.held()) == max_leases
@@ -87,15 +79,10 @@ def test_who_has_no_room_does_not_look_again_soon(
 
 @pytest.mark.parametrize(("owner", "most"), [(None, BATCH), ("old", 1)])
 def test_who_is_told_to_leave_while_it_takes_many_leases_takes_and_requests_no_more(
-    table: LeaseTable,
-    time: ManualTime,
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    owner: str | None,
-    most: int,
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, *, owner: str | None, most: int
 ) -> None:
     """A worker that ends waits for its taker only for a while, and then for one call at most."""
-    create(table, *(f"s{n}" for n in range(60)), owner=owner)
+    scene.create(*(f"s{n}" for n in range(60)), owner=owner)
     told = threading.Event()
     write, write_batch = LeaseTable.write, LeaseTable.write_batch
 
@@ -112,71 +99,60 @@ def test_who_is_told_to_leave_while_it_takes_many_leases_takes_and_requests_no_m
 
     monkeypatch.setattr(LeaseTable, "write", write_and_tell)
     monkeypatch.setattr(LeaseTable, "write_batch", write_batch_and_tell)
-    me = coordinator_of(table, time, "me")
-    time.now += 5
+    me = scene.coordinator("me")
+    scene.time.now += 5
     me.take((), told.is_set)
-    assert [row.owner for row in table.leases()].count("me") == most
+    assert [row.owner for row in scene.table.leases()].count("me") == most
     me.take((), told.is_set)
-    assert [row.owner for row in table.leases()].count("me") == most
+    assert [row.owner for row in scene.table.leases()].count("me") == most
 
 
-def test_a_broken_row_keeps_no_other_from_being_declined(
-    table: LeaseTable, time: ManualTime, dynamodb: Any
-) -> None:
+def test_a_broken_row_keeps_no_other_from_being_declined(scene: Scene) -> None:
     for n in range(6):
-        table.create(lease(f"shardId-{n}", owner="old"))
-    new = coordinator_of(table, time, "new")
+        scene.table.create(lease(f"shardId-{n}", owner="old"))
+    new = scene.coordinator("new")
     assert new.take()
-    asked = sorted(row.key for row in table.leases() if row.checkpoint_owner == "old")
+    asked = sorted(row.key for row in scene.table.leases() if row.checkpoint_owner == "old")
     assert len(asked) == 2
-    break_row(table, dynamodb, asked[0])
+    scene.break_row(asked[0])
     with pytest.raises(LeaseTableError, match=asked[0]):
         new.withdraw_requests()
-    assert owners(table, asked[1]) == ("old", None)
+    assert owners(scene.table, asked[1]) == ("old", None)
 
 
 @pytest.mark.parametrize("has_noticed", [False, True])
 def test_what_a_worker_that_leaves_had_asked_for_stays_its_owners(
-    table: LeaseTable, time: ManualTime, has_noticed: bool
+    scene: Scene, has_noticed: bool
 ) -> None:
     """Both leave at once: what is given to somebody who has left would have to expire."""
-    create(table, "a", "b")
-    old = coordinator_of(table, time, "old")
-    time.now += 5
+    scene.create("a", "b")
+    old = scene.coordinator("old")
+    scene.time.now += 5
     for _ in range(2):
         old.take()
     assert len(old.held()) == 2
-    new = coordinator_of(table, time, "new")
+    new = scene.coordinator("new")
     new.take()
-    asked = asked_of(table, "old")
+    asked = asked_of(scene.table, "old")
     held = old.held()[asked.key]
     if has_noticed:
         held.observe(asked)
         assert held.handoff_to == "new"
     new.withdraw_requests()
-    assert table.get(asked.key) == replace(asked, owner="old", checkpoint_owner=None)
+    assert scene.table.get(asked.key) == replace(asked, owner="old", checkpoint_owner=None)
     old.renew()
     assert held.is_held()
     held.checkpoint(ExtendedSequenceNumber("107"))
     assert held.handoff_to is None
     held.release()
-    assert owners(table, asked.key) == (None, None)
-
-
-def lose_updates(server: LocalServer, when: Literal["before", "after"]) -> None:
-    """Each UpdateItem is cut off, before it takes effect or when only its answer is missing."""
-
-    def plan(call: Call) -> Fault | None:
-        return Fault.dropped(when) if call.operation == "UpdateItem" else None
-
-    server.kinesis.faults = plan
+    assert owners(scene.table, asked.key) == (None, None)
 
 
 def take_unanswered(
     server: LocalServer, worker: LeaseCoordinator, when: Literal["before", "after"] = "after"
 ) -> None:
-    """A round of taking that fails for want of an answer."""
-    lose_updates(server, when)
+    """A round of taking whose updates are cut off, before they take effect or only thereafter."""
+    server.kinesis.faults = Failing("UpdateItem", then=Fault.dropped(when))
     with pytest.raises(LeaseTableUnavailableError):
         worker.take()
     server.kinesis.faults = None
@@ -184,107 +160,99 @@ def take_unanswered(
 
 @pytest.mark.parametrize("was_given", [False, True])
 def test_a_handoff_whose_answer_was_lost_is_withdrawn_by_a_worker_that_leaves(
-    server: LocalServer, table: LeaseTable, time: ManualTime, was_given: bool
+    scene: Scene, was_given: bool
 ) -> None:
-    create(table, "a", "b", owner="old")
-    new = coordinator_of(table, time, "new")
-    take_unanswered(server, new)
-    asked = asked_of(table, "old")
+    scene.create("a", "b", owner="old")
+    new = scene.coordinator("new")
+    take_unanswered(scene.server, new)
+    asked = asked_of(scene.table, "old")
     if was_given:
-        table.write(requests.assign(asked, "new"))
+        scene.table.write(requests.assign(asked, "new"))
     new.withdraw_requests()
-    assert owners(table, asked.key) == (None if was_given else "old", None)
+    assert owners(scene.table, asked.key) == (None if was_given else "old", None)
 
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_lease_taken_without_an_answer_is_released_at_the_end_or_adopted_at_the_next_look(
-    server: LocalServer, table: LeaseTable, time: ManualTime, leaves: bool
+    scene: Scene, leaves: bool
 ) -> None:
-    create(table, "a")
-    new = coordinator_of(table, time, "new")
-    take_unanswered(server, new)
-    assert lease_of(table, "a").owner == "new"
+    scene.create("a")
+    new = scene.coordinator("new")
+    take_unanswered(scene.server, new)
+    assert scene.lease("a").owner == "new"
     if leaves:
         new.withdraw_requests()
-        assert lease_of(table, "a").owner is None
+        assert scene.lease("a").owner is None
     else:
         assert not new.take()
         assert set(new.held()) == {"a"}
 
 
-def test_writes_without_an_answer_are_not_taken_for_those_of_another_worker(
-    server: LocalServer, table: LeaseTable, time: ManualTime
-) -> None:
+def test_writes_without_an_answer_are_not_taken_for_those_of_another_worker(scene: Scene) -> None:
     """The table is slow: what this worker writes takes effect, but it never hears of that."""
-    create(table, "a")
-    slow = coordinator_of(table, time, "slow")
-    lose_updates(server, "after")
+    scene.create("a")
+    slow = scene.coordinator("slow")
+    scene.server.kinesis.faults = Failing("UpdateItem", then=Fault.dropped("after"))
     for _ in range(6):
         with pytest.raises(LeaseTableUnavailableError):
             slow.take()
-        time.now += FAILOVER  # long enough to adopt a lease that names this worker
+        scene.time.now += FAILOVER  # long enough to adopt a lease that names this worker
     assert slow.duplicate_worker_leases == ()
-    server.kinesis.faults = None
+    scene.server.kinesis.faults = None
     slow.take()
     assert set(slow.held()) == {"a"}
 
 
-def test_renewals_between_two_looks_are_not_taken_for_those_of_another_worker(
-    server: LocalServer, table: LeaseTable, time: ManualTime
-) -> None:
+def test_renewals_between_two_looks_are_not_taken_for_those_of_another_worker(scene: Scene) -> None:
     """A worker takes a lease, renews it and loses it, and looks at the table only then."""
-    create(table, "a")
-    slow = coordinator_of(table, time, "slow")
+    scene.create("a")
+    slow = scene.coordinator("slow")
     for _ in range(6):
         slow.take()
-        time.now += FAILOVER / 3
+        scene.time.now += FAILOVER / 3
         slow.renew()
-        time.now += FAILOVER / 3
-        lose_updates(server, "after")
+        scene.time.now += FAILOVER / 3
+        scene.server.kinesis.faults = Failing("UpdateItem", then=Fault.dropped("after"))
         slow.renew()  # no answer comes
-        server.kinesis.faults = None
-        time.now += FAILOVER
+        scene.server.kinesis.faults = None
+        scene.time.now += FAILOVER
         slow.renew()  # drops the lease, which has expired
         assert slow.held() == {}
-    (row,) = table.leases()
+    (row,) = scene.table.leases()
     assert row.counter > 6
     assert slow.duplicate_worker_leases == ()
 
 
 def test_another_worker_of_the_same_id_is_noticed_though_it_goes_on_from_own_writes(
-    table: LeaseTable, time: ManualTime
+    scene: Scene,
 ) -> None:
     """What this worker wrote itself does not hide what another process writes behind it."""
-    create(table, "a")
-    one, other = coordinator_of(table, time, "same"), coordinator_of(table, time, "same")
+    scene.create("a")
+    one, other = scene.coordinator("same"), scene.coordinator("same")
     one.take()
-    time.now += 2 * FAILOVER  # it stands still
+    scene.time.now += 2 * FAILOVER  # it stands still
     other.take()
-    time.now += FAILOVER
+    scene.time.now += FAILOVER
     other.take()
     assert set(other.held()) == {"a"}
     for _ in range(3):
         one.take(busy={"a"})
-        time.now += FAILOVER / 3
+        scene.time.now += FAILOVER / 3
         other.renew()
     one.take(busy={"a"})
     assert one.duplicate_worker_leases == ("a",)
 
 
-def test_what_was_asked_for_in_vain_is_not_waited_for(
-    server: LocalServer, table: LeaseTable, time: ManualTime
-) -> None:
-    create(table, "a", "b", owner="old")
-    new = coordinator_of(table, time, "new")
-    take_unanswered(server, new, "before")
-    create(table, "c", "d", owner="new")
+def test_what_was_asked_for_in_vain_is_not_waited_for(scene: Scene) -> None:
+    scene.create("a", "b", owner="old")
+    new = scene.coordinator("new")
+    take_unanswered(scene.server, new, "before")
+    scene.create("c", "d", owner="new")
     assert not new.take()
-    assert [row.owner for row in by_key(table)][:2] == ["old"] * 2
+    assert [row.owner for row in by_key(scene.table)][:2] == ["old"] * 2
 
 
-def test_who_is_named_by_finished_leases_only_does_not_go_on(
-    table: LeaseTable, time: ManualTime
-) -> None:
+def test_who_is_named_by_finished_leases_only_does_not_go_on(scene: Scene) -> None:
     for key, owner, checkpoint in (
         ("a", "me", "100"),
         ("b", "reader", "100"),
@@ -292,74 +260,72 @@ def test_who_is_named_by_finished_leases_only_does_not_go_on(
         ("d", None, "100"),
     ):
         stream = StreamIdentifier("123456789012", key, 1_700_000_000)
-        table.create(lease(key, owner=owner, checkpoint=checkpoint).in_stream(stream))
-    me = worker(table, time, "me", "count", several_streams=True)
+        scene.table.create(lease(key, owner=owner, checkpoint=checkpoint).in_stream(stream))
+    me = worker(scene.table, scene.time, "me", "count", several_streams=True)
     assert {str(stream.name) for stream in me.streams_of_others() if stream} == {"b"}
 
 
-def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(
-    table: LeaseTable, time: ManualTime, dynamodb: Any
-) -> None:
+def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(scene: Scene) -> None:
     """A KCL 2.x renews by the counter alone, and never writes throughputKBps."""
-    create(table, *"abcd", owner="java")
+    scene.create(*"abcd", owner="java")
     told: list[Event] = []
-    new = coordinator_of(table, time, "new", tell=told.append)
+    new = scene.coordinator("new", tell=told.append)
 
     def renew_as_java(checkpoint: int) -> None:
         for key in sorted(set("abcd") - new.held().keys()):
-            dynamodb.update_item(
-                TableName=table.name,
+            scene.dynamodb.update_item(
+                TableName=scene.table.name,
                 Key={"leaseKey": {"S": key}},
                 UpdateExpression="SET checkpoint = :at ADD leaseCounter :one",
                 ExpressionAttributeValues={":one": {"N": "1"}, ":at": {"S": str(checkpoint)}},
             )
 
     new.take()
-    asked = asked_of(table, "java")
-    began = time.now
+    asked = asked_of(scene.table, "java")
+    began = scene.time.now
     while not new.held():
-        time.now += 1.5
-        renew_as_java(round(time.now))
+        scene.time.now += 1.5
+        renew_as_java(round(scene.time.now))
         new.take()
-    assert time.now - began < FAILOVER + 3.0, (
+    assert scene.time.now - began < FAILOVER + 3.0, (
         "not handoff_timeout and a failover time, which are 40"
     )
     assert asked.key in new.held()
     assert len(new.held()) == 2, "the rest of the share is taken without asking"
-    assert {row.checkpoint_owner for row in table.leases()} == {None}
-    create(table, *"efgh", owner="java")
+    assert {row.checkpoint_owner for row in scene.table.leases()} == {None}
+    scene.create(*"efgh", owner="java")
     new.take()
     assert len(new.held()) == 4
-    assert {row.checkpoint_owner for row in table.leases()} == {None}
+    assert {row.checkpoint_owner for row in scene.table.leases()} == {None}
     seen = [event for event in told if isinstance(event, LegacyWorkerSeen)]
-    assert seen == [LegacyWorkerSeen("java", str(table))]
+    assert seen == [LegacyWorkerSeen("java", str(scene.table))]
 
 
 def test_of_many_leases_taken_in_a_call_those_that_another_worker_took_are_not_held(
-    table: LeaseTable, time: ManualTime, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    create(table, *(f"s{n}" for n in range(12)))
-    me = coordinator_of(table, time, "me")
+    scene.create(*(f"s{n}" for n in range(12)))
+    me = scene.coordinator("me")
     write_batch = LeaseTable.write_batch
 
     def too_late(at: LeaseTable, updates: Sequence[Update]) -> Any:
         if len(updates) > 1:
             monkeypatch.undo()
             for update in updates[:2]:
-                table.write(requests.take(lease(update.key), "other"))
+                scene.table.write(requests.take(lease(update.key), "other"))
         return write_batch(at, updates)
 
     monkeypatch.setattr(LeaseTable, "write_batch", too_late)
     me.take()
-    assert {row.key for row in table.leases() if row.owner == "me"} == me.held().keys()
+    assert {row.key for row in scene.table.leases() if row.owner == "me"} == me.held().keys()
     assert len(me.held()) == 6
-    assert len([row for row in table.leases() if row.owner == "other"]) == 2
+    assert len([row for row in scene.table.leases() if row.owner == "other"]) == 2
 
 
 def test_a_row_that_names_no_stream_gets_that_of_the_application_when_it_is_taken(
-    table: LeaseTable, time: ManualTime
+    scene: Scene,
 ) -> None:
-    create(table, "a")
+    scene.create("a")
     mark = StreamMark("us-east-1", "123456789012", "s", 1_700_000_000_123)
-    coordinator_of(table, time).take(mark=mark)
-    assert lease_of(table, "a").mark == mark
+    scene.coordinator().take(mark=mark)
+    assert scene.lease("a").mark == mark

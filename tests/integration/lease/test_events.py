@@ -23,15 +23,13 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.local import Fault, LocalServer
+from sparkinesis.local import Fault
 from sparkinesis.stream.address import StreamIdentifier
 from tests.integration.lease.conftest import (
     ManualTime,
-    acquire,
+    Scene,
     coordinator_of,
-    create,
     lease,
-    lease_of,
     take,
 )
 
@@ -69,67 +67,54 @@ ENDS: dict[LeaseEnd, Callable[[LeaseTable, Lease, Any], object]] = {
     ],
 )
 def test_a_lease_that_others_changed_ends_for_that_reason(
-    *,
-    table: LeaseTable,
-    renewer: LeaseRenewer,
-    time: ManualTime,
-    told: list[Event],
-    dynamodb: Any,
-    reason: LeaseEnd,
-    noticed_by: str,
+    scene: Scene, reason: LeaseEnd, noticed_by: str
 ) -> None:
-    (held,) = acquire(renewer, table, "a")
-    time.now += 3
-    ENDS[reason](table, lease_of(table, "a"), dynamodb)
+    (held,) = scene.acquire("a")
+    scene.time.now += 3
+    ENDS[reason](scene.table, scene.lease("a"), scene.dynamodb)
     if noticed_by == "renewal":
-        renewer.renew_all()
+        scene.renewer.renew_all()
     else:
         held.release(LeaseEnd.SHUTDOWN)
-    (ended,) = of(told, LeaseEnded)
+    (ended,) = of(scene.told, LeaseEnded)
     assert (ended.lease, ended.shard_id, ended.reason) == ("a", "a", reason)
     assert ended.other_worker == ("other" if reason is LeaseEnd.TAKEN else None)
     assert (ended.held_for, ended.checkpoint, ended.error) == (3.0, "100:0", None)
     held.lose("it is told once")
     held.release()
-    assert of(told, LeaseEnded) == [ended]
+    assert of(scene.told, LeaseEnded) == [ended]
 
 
 def test_a_released_lease_that_somebody_has_reset_while_it_was_asked_for_is_left_alone(
-    table: LeaseTable, renewer: LeaseRenewer, told: list[Event], dynamodb: Any
+    scene: Scene,
 ) -> None:
     key = lease("a").in_stream(StreamIdentifier("123456789012", "s", 1_700_000_000))
-    table.create(key)
-    held = take(renewer, table, key.key)
-    table.write(requests.initiate_handoff(held.lease, "thief"))
-    dynamodb.update_item(
-        TableName=table.name,
+    scene.table.create(key)
+    held = take(scene.renewer, scene.table, key.key)
+    scene.table.write(requests.initiate_handoff(held.lease, "thief"))
+    scene.dynamodb.update_item(
+        TableName=scene.table.name,
         Key={"leaseKey": {"S": key.key}},
         UpdateExpression="REMOVE leaseOwner ADD leaseCounter :one",
         ExpressionAttributeValues={":one": {"N": "1"}},
     )
-    row = lease_of(table, key.key)
+    row = scene.lease(key.key)
     held.release(LeaseEnd.SHUTDOWN)
-    assert lease_of(table, key.key) == row
-    (ended,) = of(told, LeaseEnded)
+    assert scene.lease(key.key) == row
+    (ended,) = of(scene.told, LeaseEnded)
     assert (ended.lease, ended.shard_id, ended.reason) == (key.key, "a", LeaseEnd.RESET)
 
 
-def test_an_expired_lease_ends_with_the_error_that_kept_it_from_being_renewed(
-    server: LocalServer,
-    table: LeaseTable,
-    renewer: LeaseRenewer,
-    time: ManualTime,
-    told: list[Event],
-) -> None:
-    (held,) = acquire(renewer, table, "a")
+def test_an_expired_lease_ends_with_the_error_that_kept_it_from_being_renewed(scene: Scene) -> None:
+    (held,) = scene.acquire("a")
     held.checkpoint(ExtendedSequenceNumber("700", 2))
-    server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
-    time.now += FAILOVER - 1
-    renewer.renew_all()
-    assert of(told, LeaseEnded) == []
-    time.now += 2
+    scene.server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
+    scene.time.now += FAILOVER - 1
+    scene.renewer.renew_all()
+    assert of(scene.told, LeaseEnded) == []
+    scene.time.now += 2
     held.release(LeaseEnd.SHUTDOWN)
-    (ended,) = of(told, LeaseEnded)
+    (ended,) = of(scene.told, LeaseEnded)
     assert ended.reason is LeaseEnd.EXPIRED, "whatever the caller wanted: it was too late for that"
     assert ended.held_for == FAILOVER + 1
     assert ended.checkpoint == "700:2"
@@ -138,68 +123,62 @@ def test_an_expired_lease_ends_with_the_error_that_kept_it_from_being_renewed(
     assert "ServiceUnavailable" in ended.error
 
 
-def test_an_error_that_a_renewal_has_overcome_is_not_told(
-    server: LocalServer,
-    table: LeaseTable,
-    renewer: LeaseRenewer,
-    time: ManualTime,
-    told: list[Event],
-) -> None:
+def test_an_error_that_a_renewal_has_overcome_is_not_told(scene: Scene) -> None:
     """As when the process stands still afterwards."""
-    acquire(renewer, table, "a")
-    server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
-    renewer.renew_all()
-    server.kinesis.faults = None
-    renewer.renew_all()
-    time.now += FAILOVER + 1
-    renewer.renew_all()
-    (ended,) = of(told, LeaseEnded)
+    scene.acquire("a")
+    scene.server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
+    scene.renewer.renew_all()
+    scene.server.kinesis.faults = None
+    scene.renewer.renew_all()
+    scene.time.now += FAILOVER + 1
+    scene.renewer.renew_all()
+    (ended,) = of(scene.told, LeaseEnded)
     assert (ended.reason, ended.error) == (LeaseEnd.EXPIRED, None)
 
 
 @pytest.mark.parametrize("is_asked_for", [False, True])
 def test_a_released_lease_names_the_worker_that_gets_it(
-    table: LeaseTable, renewer: LeaseRenewer, told: list[Event], *, is_asked_for: bool
+    scene: Scene, *, is_asked_for: bool
 ) -> None:
-    (held,) = acquire(renewer, table, "a")
+    (held,) = scene.acquire("a")
     if is_asked_for:
-        table.write(requests.initiate_handoff(held.lease, "thief"))
+        scene.table.write(requests.initiate_handoff(held.lease, "thief"))
     held.release(LeaseEnd.HANDED_OVER)
-    (ended,) = of(told, LeaseEnded)
+    (ended,) = of(scene.told, LeaseEnded)
     assert ended.reason is LeaseEnd.HANDED_OVER
     assert ended.other_worker == ("thief" if is_asked_for else None)
-    row = lease_of(table, "a")
+    row = scene.lease("a")
     assert (row.owner, row.checkpoint_owner, row.counter) == (ended.other_worker, None, 2)
     held.release()
-    assert lease_of(table, "a") == row
+    assert scene.lease("a") == row
 
 
 def test_a_release_that_cannot_be_written_gives_up_all_the_same_and_tells_the_error(
-    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, told: list[Event]
+    scene: Scene,
 ) -> None:
-    (held,) = acquire(renewer, table, "a")
-    server.kinesis.faults = lambda call: Fault.error("ThrottlingException")
+    (held,) = scene.acquire("a")
+    scene.server.kinesis.faults = lambda call: Fault.error("ThrottlingException")
     with pytest.raises(LeaseTableUnavailableError) as raised:
         held.release(LeaseEnd.SHUTDOWN)
-    (ended,) = of(told, LeaseEnded)
+    (ended,) = of(scene.told, LeaseEnded)
     assert (ended.reason, ended.error) == (LeaseEnd.SHUTDOWN, str(raised.value))
     assert not held.is_held()
 
 
 def test_a_silent_worker_is_told_once_and_its_leases_as_they_are_taken(
-    table: LeaseTable, time: ManualTime, worker: LeaseCoordinator, told: list[Event]
+    scene: Scene, worker: LeaseCoordinator
 ) -> None:
-    create(table, "a", "b", owner="dead")
+    scene.create("a", "b", owner="dead")
     worker.take()
-    time.now += 1
-    table.write(requests.renew(lease_of(table, "b")))
+    scene.time.now += 1
+    scene.table.write(requests.renew(scene.lease("b")))
     worker.take()
-    told.clear()
-    time.now += FAILOVER
+    scene.told.clear()
+    scene.time.now += FAILOVER
     worker.take()
-    time.now += 1
+    scene.time.now += 1
     worker.take()
-    assert told == [
+    assert scene.told == [
         OwnerSilent("dead", ("a",), FAILOVER + 1),
         LeaseTaken("a", "a", LeaseOrigin.EXPIRED, "dead", FAILOVER + 1, "100:0"),
         LeaseTaken("b", "b", LeaseOrigin.EXPIRED, "dead", FAILOVER + 1, "100:0"),
@@ -207,47 +186,43 @@ def test_a_silent_worker_is_told_once_and_its_leases_as_they_are_taken(
 
 
 def test_a_worker_that_falls_silent_again_is_told_again(
-    table: LeaseTable, time: ManualTime, worker: LeaseCoordinator, told: list[Event]
+    scene: Scene, worker: LeaseCoordinator
 ) -> None:
-    table.create(lease("a", owner="slow"))
+    scene.table.create(lease("a", owner="slow"))
     for _ in range(2):
         worker.take({"a"})
-        time.now += FAILOVER + 1
+        scene.time.now += FAILOVER + 1
         worker.take({"a"})
-        table.write(requests.renew(lease_of(table, "a")))
-    assert of(told, OwnerSilent) == [OwnerSilent("slow", ("a",), FAILOVER + 1)] * 2
+        scene.table.write(requests.renew(scene.lease("a")))
+    assert of(scene.told, OwnerSilent) == [OwnerSilent("slow", ("a",), FAILOVER + 1)] * 2
 
 
-def test_a_lease_is_requested_and_handed_over(
-    table: LeaseTable, worker: LeaseCoordinator, told: list[Event]
-) -> None:
-    create(table, "a", "b", owner="rich")
+def test_a_lease_is_requested_and_handed_over(scene: Scene, worker: LeaseCoordinator) -> None:
+    scene.create("a", "b", owner="rich")
     worker.take()
-    (asked,) = (row for row in table.leases() if row.checkpoint_owner)
-    table.write(requests.assign(asked, "me"))
+    (asked,) = (row for row in scene.table.leases() if row.checkpoint_owner)
+    scene.table.write(requests.assign(asked, "me"))
     worker.take()
     key = asked.key
-    assert told == [
+    assert scene.told == [
         HandoffRequested(key, key, "rich"),
         LeaseTaken(key, key, LeaseOrigin.HANDED_OVER, "rich", None, "100:0"),
     ]
 
 
-def test_the_shards_that_nobody_reads(
-    server: LocalServer, table: LeaseTable, time: ManualTime, worker: LeaseCoordinator
-) -> None:
+def test_the_shards_that_nobody_reads(scene: Scene, worker: LeaseCoordinator) -> None:
     for key, owner in (("a", "dead"), ("b", None), ("c", "alive"), ("d", None)):
-        table.create(lease(key, owner=owner))
+        scene.table.create(lease(key, owner=owner))
     assert worker.unread_shards() is None, "the table was not scanned"
     worker.take({"b"})
     assert worker.unread_shards() == {"b": 0.0}, "this worker has taken one of the two"
     for _ in range(2):
-        time.now += 4
+        scene.time.now += 4
         worker.renew()
-        table.write(requests.renew(lease_of(table, "c")))
+        scene.table.write(requests.renew(scene.lease("c")))
         worker.take({"a", "b"})
     assert worker.unread_shards() == {"a": 8.0, "b": 8.0}
-    time.now += FAILOVER
+    scene.time.now += FAILOVER
     assert worker.unread_shards() == {"a": 8.0, "b": 8.0}, "by the last scan"
-    time.now += 0.1
+    scene.time.now += 0.1
     assert worker.unread_shards() is None, "which is too old"

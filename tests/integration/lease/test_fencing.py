@@ -19,11 +19,11 @@ from sparkinesis.local import LocalServer
 from sparkinesis.worker.checkpointer import Checkpointer
 from tests.integration.lease.conftest import (
     ManualTime,
+    Scene,
     coordinator_of,
     create,
     lease,
     lease_of,
-    row_of,
 )
 from tests.kcl import create_table, put_rows, recorded
 
@@ -50,129 +50,119 @@ def clock(server: LocalServer) -> Iterator[Clock]:
     server.kinesis.clock = was
 
 
-def token_of(table: LeaseTable, time: ManualTime, who: str, key: str = "a") -> int:
+def token_of(scene: Scene, who: str, key: str = "a") -> int:
     """The token under which a worker that starts now holds a lease that nobody renews."""
-    one = coordinator_of(table, time, who, failover=FAILOVER)
+    one = scene.coordinator(who, failover=FAILOVER)
     one.take()
     if key not in one.held():
-        time.now += FAILOVER + 1
+        scene.time.now += FAILOVER + 1
         one.take()
     held = one.held()[key]
-    assert held.fencing_token == lease_of(table, key).fencing_token
+    assert held.fencing_token == scene.lease(key).fencing_token
     return held.fencing_token
 
 
 def test_the_token_is_the_time_of_the_acquisition_by_the_tables_own_clock(
-    table: LeaseTable, time: ManualTime, clock: Clock
+    scene: Scene, clock: Clock
 ) -> None:
     clock.now_ms = 1_999_999_999_750
-    create(table, "a")
-    assert token_of(table, time, "me") // 1_000_000 == 1_999_999_999
+    scene.create("a")
+    assert token_of(scene, "me") // 1_000_000 == 1_999_999_999
 
 
-def test_each_acquisition_has_a_larger_token(
-    table: LeaseTable, time: ManualTime, clock: Clock
-) -> None:
+def test_each_acquisition_has_a_larger_token(scene: Scene, clock: Clock) -> None:
     """Of a new lease, of a dead worker's, of one that was released, and of one's own again."""
-    create(table, "a")
-    tokens = [token_of(table, time, "first"), token_of(table, time, "second")]
+    scene.create("a")
+    tokens = [token_of(scene, "first"), token_of(scene, "second")]
     clock.now_ms -= HOUR * 1000
-    tokens.append(token_of(table, time, "by a clock that was set back"))
-    table.write(requests.evict(lease_of(table, "a")))
-    tokens.append(token_of(table, time, "third"))
-    tokens.append(token_of(table, time, "third"))
+    tokens.append(token_of(scene, "by a clock that was set back"))
+    scene.table.write(requests.evict(scene.lease("a")))
+    tokens.append(token_of(scene, "third"))
+    tokens.append(token_of(scene, "third"))
     assert tokens == sorted(set(tokens))
     assert tokens[2] <= tokens[1] + 1000
 
 
 @pytest.mark.parametrize("leases", [2, 8])
-def test_a_handoff_raises_the_token_once_its_lease_arrives(
-    table: LeaseTable, time: ManualTime, leases: int
-) -> None:
+def test_a_handoff_raises_the_token_once_its_lease_arrives(scene: Scene, leases: int) -> None:
     """The old owner's last write names the new one, whose first write raises the token."""
     keys = [f"s{n}" for n in range(leases)]
-    create(table, *keys)
-    old = coordinator_of(table, time, "old")
+    scene.create(*keys)
+    old = scene.coordinator("old")
     while len(old.held()) < leases:  # half at first, for others that may start too
         old.take()
-        time.now += 2
+        scene.time.now += 2
         old.renew()
     before = {key: held.fencing_token for key, held in old.held().items()}
-    new = coordinator_of(table, time, "new")
+    new = scene.coordinator("new")
     new.take()
-    asked = [row for row in table.leases() if row.checkpoint_owner == "old"]
+    asked = [row for row in scene.table.leases() if row.checkpoint_owner == "old"]
     assert len(asked) == (2 if leases == 8 else 1)
     for row in asked:
         old.held()[row.key].observe(row)
         old.held()[row.key].release()
-        assert lease_of(table, row.key).owner == "new"
+        assert scene.lease(row.key).owner == "new"
     new.take()
     after = {key: held.fencing_token for key, held in new.held().items()}
     assert set(after) == {row.key for row in asked}
     assert all(after[key] > before[key] for key in after)
-    assert {key: lease_of(table, key).fencing_token for key in after} == after
+    assert {key: scene.lease(key).fencing_token for key in after} == after
 
 
-def test_the_token_is_written_by_the_acquisition_itself(
-    table: LeaseTable, time: ManualTime, dynamodb: Any
-) -> None:
+def test_the_token_is_written_by_the_acquisition_itself(scene: Scene) -> None:
     """L5: no write more, and the owner's other writes leave the token as it is."""
-    create(table, "a")
-    me = coordinator_of(table, time)
+    scene.create("a")
+    me = scene.coordinator()
     me.take()
     held = me.held()["a"]
     assert held.lease.counter == 1
     me.renew()
     held.checkpoint(ExtendedSequenceNumber("200"))
-    row = row_of(dynamodb, table, "a")
+    row = scene.row("a")
     assert row["leaseCounter"] == {"N": "3"}
     assert row["fencingToken"] == {"N": str(held.fencing_token)}
 
 
 def test_a_row_that_is_deleted_and_made_again_has_a_larger_token(
-    table: LeaseTable, time: ManualTime, dynamodb: Any, clock: Clock
+    scene: Scene, clock: Clock
 ) -> None:
-    create(table, "a")
-    tokens = [token_of(table, time, f"w{n}") for n in range(3)]
-    dynamodb.delete_item(TableName=table.name, Key=KEY)
+    scene.create("a")
+    tokens = [token_of(scene, f"w{n}") for n in range(3)]
+    scene.dynamodb.delete_item(TableName=scene.table.name, Key=KEY)
     clock.now_ms += 1000
-    create(table, "a")
-    assert lease_of(table, "a").fencing_token is None
-    assert token_of(table, time, "later") > max(tokens)
+    scene.create("a")
+    assert scene.lease("a").fencing_token is None
+    assert token_of(scene, "later") > max(tokens)
 
 
 def test_a_table_that_is_deleted_and_made_again_has_larger_tokens(
-    table: LeaseTable, time: ManualTime, dynamodb: Any, clock: Clock
+    scene: Scene, clock: Clock
 ) -> None:
-    create(table, "a")
-    before = token_of(table, time, "first")
-    dynamodb.delete_table(TableName=table.name)
-    create_table(dynamodb, table.name)
+    scene.create("a")
+    before = token_of(scene, "first")
+    scene.dynamodb.delete_table(TableName=scene.table.name)
+    create_table(scene.dynamodb, scene.table.name)
     clock.now_ms += 1000
-    create(table, "a")
-    assert token_of(table, time, "second") > before
+    scene.create("a")
+    assert token_of(scene, "second") > before
 
 
-def test_a_restored_backup_has_larger_tokens(
-    table: LeaseTable, time: ManualTime, dynamodb: Any, clock: Clock
-) -> None:
-    create(table, "a")
-    token_of(table, time, "first")
-    backup = row_of(dynamodb, table, "a")
+def test_a_restored_backup_has_larger_tokens(scene: Scene, clock: Clock) -> None:
+    scene.create("a")
+    token_of(scene, "first")
+    backup = scene.row("a")
     clock.now_ms += 60_000
-    lost = token_of(table, time, "second")
-    put_rows(dynamodb, table.name, [backup])
+    lost = token_of(scene, "second")
+    put_rows(scene.dynamodb, scene.table.name, [backup])
     clock.now_ms += 1000
-    assert token_of(table, time, "third") > lost
+    assert token_of(scene, "third") > lost
 
 
-def test_a_java_worker_in_between_leaves_the_token_to_the_next_of_ours(
-    table: LeaseTable, time: ManualTime, dynamodb: Any
-) -> None:
-    create(table, "a")
-    before = token_of(table, time, "me")
-    dynamodb.update_item(
-        TableName=table.name,
+def test_a_java_worker_in_between_leaves_the_token_to_the_next_of_ours(scene: Scene) -> None:
+    scene.create("a")
+    before = token_of(scene, "me")
+    scene.dynamodb.update_item(
+        TableName=scene.table.name,
         Key=KEY,
         AttributeUpdates={
             "leaseOwner": {"Action": "PUT", "Value": {"S": "java"}},
@@ -181,19 +171,17 @@ def test_a_java_worker_in_between_leaves_the_token_to_the_next_of_ours(
             "ownerSwitchesSinceCheckpoint": {"Action": "ADD", "Value": {"N": "1"}},
         },
     )
-    assert lease_of(table, "a").fencing_token == before
-    assert token_of(table, time, "me") > before
+    assert scene.lease("a").fencing_token == before
+    assert token_of(scene, "me") > before
 
 
-def test_a_row_of_a_real_java_kcl_gets_its_first_token(
-    table: LeaseTable, time: ManualTime, dynamodb: Any
-) -> None:
+def test_a_row_of_a_real_java_kcl_gets_its_first_token(scene: Scene) -> None:
     rows = recorded("kcl-3.1.3-tables.json")["japp"]["Items"]
-    put_rows(dynamodb, table.name, rows)
-    known = table.leases()
+    put_rows(scene.dynamodb, scene.table.name, rows)
+    known = scene.table.leases()
     assert {row.fencing_token for row in known} == {None}
     key = next(row.key for row in known if not row.is_finished)
-    assert token_of(table, time, "me", key) > 1
+    assert token_of(scene, "me", key) > 1
 
 
 @pytest.mark.parametrize(
@@ -201,28 +189,24 @@ def test_a_row_of_a_real_java_kcl_gets_its_first_token(
     [{"N": str(MOST_TOKEN)}, {"N": "-3"}, {"N": "1e40"}, {"S": "x"}],
     ids=["the last one", "negative", "huge", "a text"],
 )
-def test_a_token_that_was_damaged_by_hand_is_replaced(
-    table: LeaseTable, time: ManualTime, dynamodb: Any, stored: dict[str, str]
-) -> None:
-    create(table, "a")
-    set_token(dynamodb, table, stored)
-    assert 1 < token_of(table, time, "me") < MOST_TOKEN
+def test_a_token_that_was_damaged_by_hand_is_replaced(scene: Scene, stored: dict[str, str]) -> None:
+    scene.create("a")
+    set_token(scene.dynamodb, scene.table, stored)
+    assert 1 < token_of(scene, "me") < MOST_TOKEN
 
 
-def test_a_token_that_was_raised_by_hand_is_the_least_of_the_next_acquisition(
-    table: LeaseTable, time: ManualTime, dynamodb: Any
-) -> None:
-    create(table, "a")
-    me = coordinator_of(table, time)
+def test_a_token_that_was_raised_by_hand_is_the_least_of_the_next_acquisition(scene: Scene) -> None:
+    scene.create("a")
+    me = scene.coordinator()
     me.take()
     held = me.held()["a"]
     before = held.fencing_token
-    set_token(dynamodb, table, {"N": str(10**17)})
+    set_token(scene.dynamodb, scene.table, {"N": str(10**17)})
     me.renew()
     assert held.lease.fencing_token == 10**17
     assert (me.held(), held.fencing_token) == ({"a": held}, before)
     assert Checkpointer(held, lambda: 0).fencing_token == before
-    assert 10**17 < token_of(table, time, "next") <= 10**17 + 1000
+    assert 10**17 < token_of(scene, "next") <= 10**17 + 1000
 
 
 def set_token(dynamodb: Any, table: LeaseTable, value: dict[str, str]) -> None:
@@ -234,19 +218,19 @@ def set_token(dynamodb: Any, table: LeaseTable, value: dict[str, str]) -> None:
     )
 
 
-def test_a_look_from_before_a_deletion_acquires_no_row_with_another_token(
-    table: LeaseTable, dynamodb: Any
-) -> None:
+def test_a_look_from_before_a_deletion_acquires_no_row_with_another_token(scene: Scene) -> None:
     """The counter alone would match: the row was made again, and is as old as the one before."""
-    create(table, "a")
-    known = table.write(requests.evict(table.write(requests.take(lease("a"), "first", 10))))
-    dynamodb.delete_item(TableName=table.name, Key=KEY)
-    create(table, "a")
-    second = table.write(requests.take(lease("a"), "second", 20))
-    table.write(requests.evict(second))
-    assert lease_of(table, "a").counter == known.counter
-    assert not isinstance(table.try_write(requests.take(known, "third", 15)), type(known))
-    assert lease_of(table, "a").fencing_token == second.fencing_token
+    scene.create("a")
+    known = scene.table.write(
+        requests.evict(scene.table.write(requests.take(lease("a"), "first", 10)))
+    )
+    scene.dynamodb.delete_item(TableName=scene.table.name, Key=KEY)
+    scene.create("a")
+    second = scene.table.write(requests.take(lease("a"), "second", 20))
+    scene.table.write(requests.evict(second))
+    assert scene.lease("a").counter == known.counter
+    assert not isinstance(scene.table.try_write(requests.take(known, "third", 15)), type(known))
+    assert scene.lease("a").fencing_token == second.fencing_token
 
 
 def test_of_two_workers_that_take_a_lease_at_once_one_gets_a_token(table: LeaseTable) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Sequence
 
@@ -25,12 +24,13 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.update import Update
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
-from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local import Call, Fault
 from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
+from tests.failing import Failing
 from tests.integration.lease.conftest import (
-    ManualTime,
+    Scene,
     acquire,
     by_key,
     lease,
@@ -89,129 +89,116 @@ def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: Lease
 
 
 def test_a_shard_that_is_moved_is_not_taken_for_quiet_by_what_was_known_before(
-    table: LeaseTable, renewer: LeaseRenewer
+    scene: Scene,
 ) -> None:
     """Every instant has the same name in a checkpoint."""
-    (held,) = acquire(renewer, table, "a")
+    (held,) = scene.acquire("a")
     instant = ExtendedSequenceNumber("AT_TIMESTAMP")
     now_ms = 1_800_000_000_000
     earlier_ms = now_ms - 3_600_000
     held.checkpoint(instant, now_ms - KNOWN_EVERY_MS)
     held.known = instant, AtTimestamp(now_ms)
-    renewer.renew_all()
-    assert lease_of(table, "a").known == AtTimestamp(now_ms)
+    scene.renewer.renew_all()
+    assert scene.lease("a").known == AtTimestamp(now_ms)
     held.checkpoint(instant, earlier_ms, moved_ms=now_ms)
-    renewer.renew_all()
-    row = lease_of(table, "a")
+    scene.renewer.renew_all()
+    row = scene.lease("a")
     assert (row.timestamp_ms, row.known, row.made_ms) == (earlier_ms, None, now_ms)
     known = AfterRecord("500", now_ms)
     held.checkpoint(AT, known=known)
-    assert lease_of(table, "a").known == known
+    assert scene.lease("a").known == known
 
 
-def test_a_shard_is_moved_back_and_an_instant_fixed(
-    table: LeaseTable, renewer: LeaseRenewer
-) -> None:
-    (held,) = acquire(renewer, table, "a")
+def test_a_shard_is_moved_back_and_an_instant_fixed(scene: Scene) -> None:
+    (held,) = scene.acquire("a")
     held.move(AT, 5_000)
-    assert lease_of(table, "a").checkpoint == AT
+    assert scene.lease("a").checkpoint == AT
     latest = ExtendedSequenceNumber("LATEST")
     held.known = latest, AtTimestamp(1_800_000_000_000)
     held.move(latest, 6_000)
-    row = lease_of(table, "a")
+    row = scene.lease("a")
     assert (row.checkpoint.is_latest, row.made_ms) == (True, 6_000)
-    renewer.renew_all()
-    assert lease_of(table, "a").known is None, "nothing is known behind another place"
+    scene.renewer.renew_all()
+    assert scene.lease("a").known is None, "nothing is known behind another place"
     held.fix_instant(7_000)
-    row = lease_of(table, "a")
+    row = scene.lease("a")
     assert (row.checkpoint.is_latest, row.timestamp_ms) == (True, 7_000)
     of_stream = lease("b").in_stream(StreamIdentifier("1", "web", 7))
-    table.create(of_stream)
-    other = take(renewer, table, of_stream.key)
+    scene.table.create(of_stream)
+    other = take(scene.renewer, scene.table, of_stream.key)
     assert (other.key, other.shard_id, other.stream) == (of_stream.key, "b", of_stream.stream)
     assert held.lease == row
 
 
-def test_a_release_tells_the_row_and_who_has_stopped_the_shard(
-    table: LeaseTable, renewer: LeaseRenewer
-) -> None:
-    one, two = acquire(renewer, table, "a", "b")
+def test_a_release_tells_the_row_and_who_has_stopped_the_shard(scene: Scene) -> None:
+    one, two = scene.acquire("a", "b")
     one.release(LeaseEnd.STOPPED)
     two.release()
-    assert [held.released for held in (one, two)] == by_key(table)
-    assert [row.stopped_by for row in by_key(table)] == [("me",), ()]
+    assert [held.released for held in (one, two)] == by_key(scene.table)
+    assert [row.stopped_by for row in by_key(scene.table)] == [("me",), ()]
 
 
 @pytest.mark.parametrize("name", WRITES)
-def test_what_was_taken_by_another_is_refused_and_lost(
-    table: LeaseTable, renewer: LeaseRenewer, name: str
-) -> None:
-    one, two = acquire(renewer, table, "a", "b")
-    taken = table.write(requests.take(one.lease, "other"))
+def test_what_was_taken_by_another_is_refused_and_lost(scene: Scene, name: str) -> None:
+    one, two = scene.acquire("a", "b")
+    taken = scene.table.write(requests.take(one.lease, "other"))
     if name == "add children":
-        renewer.renew_all()
-    began = re.escape(f"Cannot {DOING.get(name, name)} for shard a in the {table}: ")
+        scene.renewer.renew_all()
+    began = re.escape(f"Cannot {DOING.get(name, name)} for shard a in the {scene.table}: ")
     with pytest.raises(LeaseLostError, match=rf"{began}.*worker other has taken it.*Stop process"):
         WRITES[name](one)
     assert not one.is_held()
-    assert lease_of(table, "a") == taken
-    renewer.renew_all()
-    assert renewer.held() == {"b": two}
-    assert renewer.duplicate_worker_leases == frozenset()
+    assert scene.lease("a") == taken
+    scene.renewer.renew_all()
+    assert scene.renewer.held() == {"b": two}
+    assert scene.renewer.duplicate_worker_leases == frozenset()
 
 
 @pytest.mark.parametrize("alone", [True, False])
 def test_a_lease_not_renewed_in_time_is_lost_though_the_table_would_accept(
-    table: LeaseTable, renewer: LeaseRenewer, time: ManualTime, alone: bool
+    scene: Scene, alone: bool
 ) -> None:
-    held = acquire(renewer, table, *(["a"] if alone else ["a", "b"]))[0]
-    time.now += FAILOVER
+    held = scene.acquire(*(["a"] if alone else ["a", "b"]))[0]
+    scene.time.now += FAILOVER
     assert held.is_held()
-    time.now += 0.001
+    scene.time.now += 0.001
     assert not held.is_held()
     for write in WRITES.values():
         with pytest.raises(LeaseLostError, match="could not be renewed for 10 s"):
             write(held)
-    before = lease_of(table, "a")
-    renewer.renew_all()
-    assert renewer.held() == {}
-    assert lease_of(table, "a") == before
+    before = scene.lease("a")
+    scene.renewer.renew_all()
+    assert scene.renewer.held() == {}
+    assert scene.lease("a") == before
     # The clock of one that was lost cannot bring it back.
-    time.now -= 5
+    scene.time.now -= 5
     assert not held.is_held()
 
 
-def test_time_counts_from_before_a_write_was_sent(
-    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
-) -> None:
-    (held,) = acquire(renewer, table, "a")
+def test_time_counts_from_before_a_write_was_sent(scene: Scene) -> None:
+    (held,) = scene.acquire("a")
 
     def slow(call: Call) -> None:
-        time.now += 4
+        scene.time.now += 4
 
-    server.kinesis.faults = slow
-    sent = time.now
-    renewer.renew_all()
+    scene.server.kinesis.faults = slow
+    sent = scene.time.now
+    scene.renewer.renew_all()
     assert held.renewed_at == sent
-    sent = time.now
+    sent = scene.time.now
     held.checkpoint(AT)
     assert held.renewed_at == sent
-    assert time.now == sent + 4
+    assert scene.time.now == sent + 4
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_an_outage_loses_nothing_until_time_runs_out(
-    server: LocalServer,
-    table: LeaseTable,
-    time: ManualTime,
-    count: int,
-) -> None:
+def test_an_outage_loses_nothing_until_time_runs_out(scene: Scene, count: int) -> None:
     told: list[Event] = []
-    renewer = LeaseRenewer(table, "me", FAILOVER, time, told.append)
-    held = acquire(renewer, table, *(f"s{i}" for i in range(count)))
-    server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
+    renewer = LeaseRenewer(scene.table, "me", FAILOVER, scene.time, told.append)
+    held = acquire(renewer, scene.table, *(f"s{i}" for i in range(count)))
+    scene.server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
     for _ in range(2):
-        time.now += 4
+        scene.time.now += 4
         renewer.renew_all()
         assert len(renewer.held()) == count
     failed = [event for event in told if isinstance(event, RenewalFailed)]
@@ -221,48 +208,44 @@ def test_an_outage_loses_nothing_until_time_runs_out(
     with pytest.raises(LeaseTableUnavailableError):
         held[0].checkpoint(AT)
     assert held[0].lease == before
-    server.kinesis.faults = None
+    scene.server.kinesis.faults = None
     held[0].checkpoint(AT)
     renewer.renew_all()
     renewer.renew_all()
     assert told[len(failed) :] == [RenewalRecovered(4)], "once, since the first failure"
-    time.now += FAILOVER
+    scene.time.now += FAILOVER
     assert len(renewer.held()) == count
-    assert all(lease_of(table, one.key) == one.lease for one in held)
+    assert all(scene.lease(one.key) == one.lease for one in held)
 
 
 @pytest.mark.parametrize("doing", ["checkpoint", "prepare"])
-def test_a_checkpoint_whose_answer_never_came_is_not_taken_back(
-    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, doing: str
-) -> None:
-    held = acquire(renewer, table, "a")[0]
-    server.kinesis.faults = lambda call: Fault.dropped("after")
+def test_a_checkpoint_whose_answer_never_came_is_not_taken_back(scene: Scene, doing: str) -> None:
+    held = scene.acquire("a")[0]
+    scene.server.kinesis.faults = lambda call: Fault.dropped("after")
     with pytest.raises(LeaseTableUnavailableError):
         held.checkpoint(LATER)
-    server.kinesis.faults = None
+    scene.server.kinesis.faults = None
     # What failed is processed again, and a record in between checkpointed.
     WRITES[doing](held)
-    row = lease_of(table, "a")
+    row = scene.lease("a")
     assert row.checkpoint == LATER
     assert row.pending is None
     assert held.lease == row
     last = ExtendedSequenceNumber("700")
     held.checkpoint(last)
-    assert lease_of(table, "a").checkpoint == last
+    assert scene.lease("a").checkpoint == last
     held.checkpoint(ExtendedSequenceNumber("TRIM_HORIZON"))
-    assert lease_of(table, "a").checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
+    assert scene.lease("a").checkpoint == ExtendedSequenceNumber("TRIM_HORIZON")
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_second_worker_of_the_same_id_is_noticed(
-    table: LeaseTable, renewer: LeaseRenewer, time: ManualTime, count: int
-) -> None:
-    held = acquire(renewer, table, *(f"s{i}" for i in range(count)))
-    twin = LeaseRenewer(table, "me", FAILOVER, time)
-    take_rows(twin, table, time, table.leases())
-    renewer.renew_all()
-    assert renewer.held() == {}
-    assert renewer.duplicate_worker_leases == {one.key for one in held}
+def test_a_second_worker_of_the_same_id_is_noticed(scene: Scene, count: int) -> None:
+    held = scene.acquire(*(f"s{i}" for i in range(count)))
+    twin = LeaseRenewer(scene.table, "me", FAILOVER, scene.time)
+    take_rows(twin, scene.table, scene.time, scene.table.leases())
+    scene.renewer.renew_all()
+    assert scene.renewer.held() == {}
+    assert scene.renewer.duplicate_worker_leases == {one.key for one in held}
     with pytest.raises(LeaseLostError, match="another process writes to it as worker me too"):
         held[0].require_held("write")
     twin.renew_all()
@@ -271,48 +254,46 @@ def test_a_second_worker_of_the_same_id_is_noticed(
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
-def test_a_checkpoint_notices_an_impostor_too(
-    table: LeaseTable, renewer: LeaseRenewer, is_forgotten: bool
-) -> None:
-    (held,) = acquire(renewer, table, "a")
-    table.write(requests.take(held.lease, "me"))
+def test_a_checkpoint_notices_an_impostor_too(scene: Scene, is_forgotten: bool) -> None:
+    (held,) = scene.acquire("a")
+    scene.table.write(requests.take(held.lease, "me"))
     with pytest.raises(LeaseLostError, match="another process writes to it as worker me too"):
         held.checkpoint(AT)
-    assert renewer.duplicate_worker_leases == {"a"}
+    assert scene.renewer.duplicate_worker_leases == {"a"}
     if is_forgotten:
         held.lose("it is told once")
-    renewer.renew_all()
-    assert renewer.held() == {}
-    assert renewer.duplicate_worker_leases == {"a"}
+    scene.renewer.renew_all()
+    assert scene.renewer.held() == {}
+    assert scene.renewer.duplicate_worker_leases == {"a"}
 
 
 @pytest.mark.parametrize("noticed_by", ["renewal", "renewal of many", "checkpoint", "scan"])
 def test_a_handoff_is_noticed_and_the_lease_released_to_who_asked(
-    table: LeaseTable, renewer: LeaseRenewer, noticed_by: str
+    scene: Scene, noticed_by: str
 ) -> None:
-    held = acquire(renewer, table, "a", "b")[0]
+    held = scene.acquire("a", "b")[0]
     if noticed_by == "renewal":
-        renewer.held()["b"].lose("the test says so")
-    asked = table.write(requests.initiate_handoff(held.lease, "thief"))
+        scene.renewer.held()["b"].lose("the test says so")
+    asked = scene.table.write(requests.initiate_handoff(held.lease, "thief"))
     if noticed_by == "checkpoint":
         held.checkpoint(AT)
     elif noticed_by == "scan":
         held.observe(asked)
     else:
-        renewer.renew_all()
+        scene.renewer.renew_all()
     assert held.handoff_to == "thief"
     assert held.is_held()
-    renewer.renew_all()
+    scene.renewer.renew_all()
     held.checkpoint(LATER)
-    assert lease_of(table, "a") == held.lease
+    assert scene.lease("a") == held.lease
     before = held.lease
     held.release()
-    assert lease_of(table, "a") == replace(
+    assert scene.lease("a") == replace(
         before, owner="thief", checkpoint_owner=None, counter=before.counter + 1, owner_switches=1
     )
     with pytest.raises(LeaseLostError, match="given up"):
         held.checkpoint(AT)
-    assert "a" not in renewer.held()
+    assert "a" not in scene.renewer.held()
 
 
 @pytest.mark.parametrize(
@@ -322,66 +303,58 @@ def test_a_handoff_is_noticed_and_the_lease_released_to_who_asked(
 )
 @pytest.mark.parametrize("by", ["renewal", "renewal of many", "checkpoint"])
 def test_a_lost_answer_before_another_error_is_remembered(
-    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, *, by: str, then: Fault
+    scene: Scene, *, by: str, then: Fault
 ) -> None:
-    held = acquire(renewer, table, *(f"s{i}" for i in range(3 if by == "renewal of many" else 1)))
-    renewer.renew_all()  # from now on in batches
-    errors = itertools.chain([Fault.dropped("after")], itertools.repeat(then))
+    held = scene.acquire(*(f"s{i}" for i in range(3 if by == "renewal of many" else 1)))
+    scene.renewer.renew_all()  # from now on in batches
     writes = {"UpdateItem", "BatchExecuteStatement"}
-    server.kinesis.faults = lambda call: next(errors) if call.operation in writes else None
+    scene.server.kinesis.faults = Failing(writes, Fault.dropped("after"), then=then)
     if by == "checkpoint":
         with pytest.raises(SparkinesisError):
             held[0].checkpoint(AT)
     else:
-        renewer.renew_all()
-    server.kinesis.faults = None
-    assert [row.counter for row in table.leases()] == [3] * len(held)
+        scene.renewer.renew_all()
+    scene.server.kinesis.faults = None
+    assert [row.counter for row in scene.table.leases()] == [3] * len(held)
     assert [one.lease.counter for one in held] == [2] * len(held)
-    renewer.renew_all()
-    assert renewer.duplicate_worker_leases == frozenset()
-    assert len(renewer.held()) == len(held)
+    scene.renewer.renew_all()
+    assert scene.renewer.duplicate_worker_leases == frozenset()
+    assert len(scene.renewer.held()) == len(held)
     assert [one.lease.counter for one in held] == [4] * len(held)
-    assert by_key(table) == [one.lease for one in held]
+    assert by_key(scene.table) == [one.lease for one in held]
 
 
-def test_a_write_that_was_found_in_the_row_renewed_the_lease_when_it_was_sent(
-    server: LocalServer, table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
-) -> None:
+def test_a_write_that_was_found_in_the_row_renewed_the_lease_when_it_was_sent(scene: Scene) -> None:
     """Not when a later write met it there: others have counted since the earlier one."""
-    (held,) = acquire(renewer, table, "a")
-    server.kinesis.faults = lambda call: Fault.dropped("after")
-    time.now += 1
-    landed = time.now
+    (held,) = scene.acquire("a")
+    scene.server.kinesis.faults = lambda call: Fault.dropped("after")
+    scene.time.now += 1
+    landed = scene.time.now
     with pytest.raises(LeaseTableUnavailableError):
         held.checkpoint(AT)
     outage = Fault.error("ServiceUnavailable", status=503)
-    refused = itertools.chain([None], itertools.repeat(outage))
-    server.kinesis.faults = lambda call: next(refused) if call.operation == "UpdateItem" else None
-    time.now += 6
+    scene.server.kinesis.faults = Failing("UpdateItem", None, then=outage)
+    scene.time.now += 6
     with pytest.raises(LeaseTableUnavailableError):
         held.checkpoint(LATER)
-    assert lease_of(table, "a").checkpoint == AT
+    assert scene.lease("a").checkpoint == AT
     assert held.renewed_at == landed
-    time.now = landed + FAILOVER
+    scene.time.now = landed + FAILOVER
     assert held.is_held()
-    time.now += 0.001
+    scene.time.now += 0.001
     assert not held.is_held()
 
 
-def test_a_scan_that_is_older_than_ones_own_writes_is_not_believed(
-    table: LeaseTable, renewer: LeaseRenewer
-) -> None:
-    (held,) = acquire(renewer, table, "a")
+def test_a_scan_that_is_older_than_ones_own_writes_is_not_believed(scene: Scene) -> None:
+    (held,) = scene.acquire("a")
     asked = replace(held.lease, owner="thief", checkpoint_owner="me")
     held.checkpoint(AT)
     held.observe(asked)
     assert held.handoff_to is None
 
 
-def test_a_scan_that_shows_no_request_takes_none_back_and_makes_none(
-    table: LeaseTable, renewer: LeaseRenewer
-) -> None:
-    (held,) = acquire(renewer, table, "a")
+def test_a_scan_that_shows_no_request_takes_none_back_and_makes_none(scene: Scene) -> None:
+    (held,) = scene.acquire("a")
     before = held.lease
     held.observe(replace(before, owner="other"))
     held.observe(replace(before, owner="other", checkpoint_owner="third"))
@@ -393,20 +366,18 @@ def test_a_scan_that_shows_no_request_takes_none_back_and_makes_none(
     assert held.handoff_to == "thief"
 
 
-def test_a_write_elsewhere_is_confirmed_by_a_renewal(
-    table: LeaseTable, renewer: LeaseRenewer
-) -> None:
-    (held,) = acquire(renewer, table, "a")
+def test_a_write_elsewhere_is_confirmed_by_a_renewal(scene: Scene) -> None:
+    (held,) = scene.acquire("a")
     before = held.lease
     held.confirm("write elsewhere")
-    assert lease_of(table, "a") == held.lease == replace(before, counter=before.counter + 1)
+    assert scene.lease("a") == held.lease == replace(before, counter=before.counter + 1)
 
 
 def test_a_checkpoint_that_is_always_refused_is_no_success(
-    table: LeaseTable, renewer: LeaseRenewer, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (held,) = acquire(renewer, table, "a")
-    row, tries = lease_of(table, "a"), list[Update]()
+    (held,) = scene.acquire("a")
+    row, tries = scene.lease("a"), list[Update]()
 
     def refuse(at: LeaseTable, update: Update, *, in_doubt: bool = False) -> Lease:
         tries.append(update)
@@ -419,11 +390,9 @@ def test_a_checkpoint_that_is_always_refused_is_no_success(
     assert held.is_held()
 
 
-def test_children_of_a_lease_whose_row_is_gone_are_not_added(
-    table: LeaseTable, renewer: LeaseRenewer
-) -> None:
-    (held,) = acquire(renewer, table, "a")
-    assert table.delete(held.lease)
+def test_children_of_a_lease_whose_row_is_gone_are_not_added(scene: Scene) -> None:
+    (held,) = scene.acquire("a")
+    assert scene.table.delete(held.lease)
     with pytest.raises(LeaseLostError, match=r"Cannot add children .*its row was deleted"):
         held.add_children(["c1"])
     assert not held.is_held()
@@ -431,19 +400,19 @@ def test_children_of_a_lease_whose_row_is_gone_are_not_added(
 
 @pytest.mark.parametrize("was_noticed", [False, True])
 def test_a_release_goes_on_while_a_worker_requests_the_lease_and_withdraws(
-    table: LeaseTable, renewer: LeaseRenewer, monkeypatch: pytest.MonkeyPatch, *, was_noticed: bool
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, *, was_noticed: bool
 ) -> None:
     """As workers do that end at the same time: each change comes before a write of the release."""
-    (held,) = acquire(renewer, table, "a")
+    (held,) = scene.acquire("a")
     changes = ["request", "withdraw"]
     if was_noticed:
-        held.observe(table.write(requests.initiate_handoff(held.lease, "thief")))
+        held.observe(scene.table.write(requests.initiate_handoff(held.lease, "thief")))
         changes = ["withdraw", *changes]
     write = LeaseTable.write
 
     def write_late(at: LeaseTable, update: Update, *, in_doubt: bool = False) -> Lease:
         if changes:
-            row = lease_of(table, "a")
+            row = scene.lease("a")
             if changes.pop(0) == "request":
                 write(at, requests.initiate_handoff(row, "thief"))
             else:
@@ -453,15 +422,15 @@ def test_a_release_goes_on_while_a_worker_requests_the_lease_and_withdraws(
     monkeypatch.setattr(LeaseTable, "write", write_late)
     held.release()
     assert changes == []
-    row = lease_of(table, "a")
+    row = scene.lease("a")
     assert (row.owner, row.checkpoint_owner) == (None, None)
 
 
 def test_a_release_that_is_always_refused_gives_up(
-    table: LeaseTable, renewer: LeaseRenewer, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (held,) = acquire(renewer, table, "a")
-    row = lease_of(table, "a")
+    (held,) = scene.acquire("a")
+    row = scene.lease("a")
 
     def refuse(at: LeaseTable, update: Update, *, in_doubt: bool = False) -> Lease:
         raise LeaseChangedError("refused", row)
@@ -473,13 +442,13 @@ def test_a_release_that_is_always_refused_gives_up(
 
 
 def test_a_renewal_that_is_always_refused_is_told_and_one_of_a_lost_lease_is_not(
-    table: LeaseTable, time: ManualTime, monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Event] = []
-    renewer = LeaseRenewer(table, "me", FAILOVER, time, told.append)
-    held, other = acquire(renewer, table, "a", "b")
+    renewer = LeaseRenewer(scene.table, "me", FAILOVER, scene.time, told.append)
+    held, other = acquire(renewer, scene.table, "a", "b")
     other.lose("the test says so")
-    row = lease_of(table, "a")
+    row = scene.lease("a")
     refused: list[int] = []
 
     def refuse(updates: Sequence[Update]) -> list[SparkinesisError]:
@@ -493,47 +462,43 @@ def test_a_renewal_that_is_always_refused_is_told_and_one_of_a_lost_lease_is_not
     assert isinstance(failed, RenewalFailed)
     assert (failed.leases, failed.of, refused) == (1, 1, [1] * MAX_TRIES)
     assert held.is_held()
-    time.now += FAILOVER + 0.1
+    scene.time.now += FAILOVER + 0.1
     renewer.renew_all()
     assert renewer.held() == {}
     assert len(refused) == MAX_TRIES, "what has expired is not renewed"
 
 
-def test_a_lease_regained_is_another_holding(
-    table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
-) -> None:
-    (first,) = acquire(renewer, table, "a")
-    table.write(requests.take(lease_of(table, "a"), "other"))
-    second = renewer.hold(
-        table.write(requests.take(lease_of(table, "a"), "me")), since=time.now - 1
+def test_a_lease_regained_is_another_holding(scene: Scene) -> None:
+    (first,) = scene.acquire("a")
+    scene.table.write(requests.take(scene.lease("a"), "other"))
+    second = scene.renewer.hold(
+        scene.table.write(requests.take(scene.lease("a"), "me")), since=scene.time.now - 1
     )
     with pytest.raises(LeaseLostError, match="acquired anew"):
         first.checkpoint(AT)
     first.release()
-    assert second.renewed_at == time.now - 1
+    assert second.renewed_at == scene.time.now - 1
     second.checkpoint(LATER)
-    assert renewer.held() == {"a": second}
-    assert lease_of(table, "a") == second.lease
+    assert scene.renewer.held() == {"a": second}
+    assert scene.lease("a") == second.lease
 
 
-def test_the_threads_that_help_to_renew_give_signs_of_life_of_their_own(
-    table: LeaseTable, renewer: LeaseRenewer, server: LocalServer, time: ManualTime
-) -> None:
+def test_the_threads_that_help_to_renew_give_signs_of_life_of_their_own(scene: Scene) -> None:
     """More leases than a call takes are renewed by several threads, and each call may hang."""
-    acquire(renewer, table, *(f"shard-{number}" for number in range(30)))
-    renewer.renew_all()  # shows that the server takes batches
-    sign, helpers = SignOfLife(time), []
+    scene.acquire(*(f"shard-{number}" for number in range(30)))
+    scene.renewer.renew_all()  # shows that the server takes batches
+    sign, helpers = SignOfLife(scene.time), []
 
     def count(call: Call) -> Fault | None:
         if call.operation == "BatchExecuteStatement":
             helpers.append(len(sign._helpers))
         return None
 
-    server.kinesis.faults = count
+    scene.server.kinesis.faults = count
     try:
-        sign.during(renewer.renew_all)
+        sign.during(scene.renewer.renew_all)
     finally:
-        server.kinesis.faults = None
+        scene.server.kinesis.faults = None
     assert len(helpers) == 2
     assert min(helpers) >= 1
     assert not sign._helpers

@@ -30,6 +30,7 @@ from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.worker.aws_options import LeaseTableOptions
+from tests.failing import Failing
 from tests.integration.lease.conftest import (
     SYNC,
     ManualTime,
@@ -86,12 +87,6 @@ def measured(server: LocalServer, table: LeaseTable, time: ManualTime) -> Measur
     return Measured(server, table, time)
 
 
-def first(count: int, fault: Fault, operation: str) -> Callable[[Call], Fault | None]:
-    """A fault plan that does this to the first calls of an operation."""
-    left = [fault] * count
-    return lambda call: left.pop() if left and call.operation == operation else None
-
-
 OPERATIONS: dict[str, Callable[[LeaseTable], object]] = {
     "Scan": lambda table: table.scan(),
     "GetItem": lambda table: table.get("a"),
@@ -113,7 +108,7 @@ OPERATIONS: dict[str, Callable[[LeaseTable], object]] = {
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_each_attempt_counts(measured: Measured, operation: str, fault: Fault, result: str) -> None:
     measured.plain.create(lease("a"))
-    measured.server.kinesis.faults = first(2, fault, operation)
+    measured.server.kinesis.faults = Failing(operation, fault, times=2)
     OPERATIONS[operation](measured.table())
     assert measured.calls == {(operation, result): 2, (operation, "ok"): 1}
 
@@ -146,7 +141,7 @@ def test_a_batch_counts_as_its_worst_statement(measured: Measured, code: str, re
     rows = sorted(measured.plain.leases(), key=lambda row: row.key)
     measured.plain.write(requests.take(rows[2], "other"))
     some = Fault(code, entries=frozenset({0}))
-    measured.server.kinesis.faults = first(1, some, IN_BATCHES)
+    measured.server.kinesis.faults = Failing(IN_BATCHES, some)
     results = measured.table().write_batch([requests.take(row, "me") for row in rows])
     assert [isinstance(one, Lease) for one in results] == [True, True, False]
     assert measured.calls == {(IN_BATCHES, result): 1, (IN_BATCHES, "ok"): 1}
@@ -222,7 +217,7 @@ def test_each_round_of_taking_is_one_and_lasts_as_long_as_it_lasts(measured: Mea
     assert coordinator.held()
     assert counted(measured.tally, TAKE_DURATION) == {("ok",): 1}
     assert seconds(measured.tally, TAKE_DURATION) == {("ok",): pytest.approx(2.0)}
-    measured.server.kinesis.faults = first(1000, FAILED_500, "Scan")
+    measured.server.kinesis.faults = Failing("Scan", then=FAILED_500)
     with pytest.raises(LeaseTableUnavailableError):
         coordinator.take()
     assert counted(measured.tally, TAKE_DURATION) == {("ok",): 1, ("failed",): 1}
@@ -289,7 +284,7 @@ def test_each_sync_is_measured(application: Application) -> None:
 
 def test_a_sync_that_fails_is_told_apart(application: Application) -> None:
     denied = Fault.error("AccessDeniedException")
-    application.measured.server.kinesis.faults = first(1, denied, "ListShards")
+    application.measured.server.kinesis.faults = Failing("ListShards", denied)
     with pytest.raises(SparkinesisError):
         application.syncer().sync()
     assert application.syncs == {(application.name, "failed"): 1}

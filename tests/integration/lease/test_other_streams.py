@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.stream.address import StreamAddress, StreamMark
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON, AtTimestamp, InitialPosition
+from tests.failing import Failing
 from tests.integration.worker.scene import told
 from tests.kcl import put_lease, put_rows, rows_of
 from tests.streams import put_at
@@ -28,19 +28,6 @@ START = 1_790_000_000_123
 @pytest.fixture(scope="module")
 def clock() -> ManualClock:
     return ManualClock(START)
-
-
-@pytest.fixture(scope="module")
-def timed(clock: ManualClock) -> Iterator[LocalServer]:
-    with LocalServer(port=0, dynamodb=True, limits=False, clock=clock) as running:
-        yield running
-
-
-@pytest.fixture
-def two(timed: LocalServer, clock: ManualClock) -> Iterator[TimedStream]:
-    """A stream with two shards. The server's faults end with the test."""
-    yield TimedStream(timed, clock, 2)
-    timed.kinesis.faults = None
 
 
 def rows(stream: TimedStream) -> dict[str, dict[str, Any]]:
@@ -168,15 +155,8 @@ def test_a_worker_that_dies_half_way_leaves_the_rest_to_the_next(
 ) -> None:
     two.shard_syncer(TRIM_HORIZON).sync()
     two.make_anew(4)
-    seen: list[str] = []
-
-    def fault(call: Call) -> Fault | None:
-        if call.operation in {"UpdateItem", "PutItem", "DeleteItem"}:
-            seen.append(call.operation)
-            return Fault("AccessDeniedException") if len(seen) > 1 else None
-        return None
-
-    timed.kinesis.faults = fault
+    writes = {"UpdateItem", "PutItem", "DeleteItem"}
+    timed.kinesis.faults = Failing(writes, None, then=Fault("AccessDeniedException"))
     with pytest.raises(SparkinesisError):
         two.shard_syncer(TRIM_HORIZON).sync()
     assert not is_whole(two, 4)
@@ -212,9 +192,7 @@ def test_a_restored_table_of_the_same_stream_is_believed_and_one_of_a_former_is_
     assert is_whole(two, 2)
 
 
-def test_rows_of_a_later_stream_of_the_name_are_left_alone(
-    two: TimedStream,
-) -> None:
+def test_rows_of_a_later_stream_of_the_name_are_left_alone(two: TimedStream) -> None:
     """The service may still tell of the stream that was deleted."""
     leases = two.leases(TRIM_HORIZON)
     assert leases.mark is not None

@@ -30,6 +30,7 @@ from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.aws_options import LeaseTableOptions
+from tests.failing import Failing
 from tests.integration.lease.conftest import (
     ManualTime,
     break_row,
@@ -201,9 +202,7 @@ def test_who_leaves_adopts_nothing_by_a_partial_scan(fleet: Fleet) -> None:
 def test_a_lease_adopted_without_an_answer_is_looked_for_in_the_whole_table(fleet: Fleet) -> None:
     last = fleet.workers[FOLLOWERS[-1]]
     give(fleet, "given")
-    fleet.server.kinesis.faults = lambda call: (
-        Fault.dropped("after") if call.operation == "UpdateItem" else None
-    )
+    fleet.server.kinesis.faults = Failing("UpdateItem", then=Fault.dropped("after"))
     with pytest.raises(LeaseTableUnavailableError):
         last.take()
     fleet.server.kinesis.faults = None
@@ -315,9 +314,7 @@ def test_who_has_read_only_its_own_rows_does_not_lead_at_once(fleet: Fleet, dyna
 )
 def test_without_the_index_the_whole_table_is_read(fleet: Fleet, code: str) -> None:
     last = FOLLOWERS[-1]
-    fleet.server.kinesis.faults = lambda call: (
-        Fault.error(code) if call.operation == "Query" else None
-    )
+    fleet.server.kinesis.faults = Failing("Query", then=Fault.error(code))
     assert fleet.reads(last) == {"Query": 1, "Scan": 1}
     fleet.round()
     assert fleet.reads(last) == {"Scan": 1}, "it does not ask again and again"
@@ -336,9 +333,7 @@ def test_an_index_that_comes_later_is_used(
 ) -> None:
     fleet, last = Fleet(table, time, server), FOLLOWERS[-1]
     fleet.settle()
-    server.kinesis.faults = lambda call: (
-        Fault.error("ValidationException") if call.operation == "Query" else None
-    )
+    server.kinesis.faults = Failing("Query", then=Fault.error("ValidationException"))
     fleet.round()
     assert fleet.reads(last)["Scan"] == 1
     server.kinesis.faults = None
@@ -470,9 +465,8 @@ def test_who_reads_its_own_rows_tells_its_load_every_half_a_minute(fleet: Fleet)
     fleet.renew()
     for who in sorted(fleet.workers.keys() - {last}):
         fleet.workers[who].take()
-    fleet.server.kinesis.faults = lambda call: (
-        Fault.error("ValidationException") if call.operation == "UpdateItem" else None
-    )
+    invalid = Fault.error("ValidationException")
+    fleet.server.kinesis.faults = Failing("UpdateItem", then=invalid)
     assert fleet.reads(last)["Scan"] == 1, "it tells the trouble by a look at all"
     fleet.server.kinesis.faults = None
     fleet.workers[last].take()

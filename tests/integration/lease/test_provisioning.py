@@ -12,6 +12,7 @@ from sparkinesis.errors import AccessDeniedError, LeaseTableError
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.local import Fault, LocalServer
 from sparkinesis.worker.aws_options import LeaseTableOptions
+from tests.failing import Failing
 from tests.integration.lease.conftest import table_of
 
 _names = (f"provisioned-{i}" for i in itertools.count())
@@ -92,9 +93,8 @@ def test_a_table_with_another_key_is_refused_and_nothing_is_written(
 
 def test_a_table_that_never_becomes_usable_is_given_up(server: LocalServer) -> None:
     table = table_of(server, next(_names))
-    server.kinesis.faults = lambda call: (
-        Fault.error("ResourceNotFoundException") if call.operation == "DescribeTable" else None
-    )
+    missing = Fault.error("ResourceNotFoundException")
+    server.kinesis.faults = Failing("DescribeTable", then=missing)
     waits: list[float] = []
     patience = Patience(10, 60, clock=lambda: sum(waits), sleep=waits.append)
     with pytest.raises(LeaseTableError, match="cannot be used: it is missing"):
@@ -105,20 +105,18 @@ def test_a_table_that_never_becomes_usable_is_given_up(server: LocalServer) -> N
 def test_a_start_waits_longer_for_the_service_than_a_renewal(server: LocalServer) -> None:
     """Its retries are over after 3 seconds, and each call takes half of one."""
     table = table_of(server, next(_names))
-    faults = iter([Fault.error("ServiceUnavailable", status=503)] * 10)
-    server.kinesis.faults = lambda _: next(faults, None)
+    outage = Failing(None, Fault.error("ServiceUnavailable", status=503), times=10)
+    server.kinesis.faults = outage
     assert table.provision(LeaseTableOptions())
-    assert next(faults, None) is None
+    assert outage.met == 10
 
 
 def test_recovery_that_is_not_available_yet_is_waited_for(
     server: LocalServer, dynamodb: Any
 ) -> None:
     table = table_of(server, next(_names))
-    refusals = iter([Fault.error("ContinuousBackupsUnavailableException")] * 2)
-    server.kinesis.faults = lambda call: (
-        next(refusals, None) if call.operation == "UpdateContinuousBackups" else None
-    )
+    refusal = Fault.error("ContinuousBackupsUnavailableException")
+    server.kinesis.faults = Failing("UpdateContinuousBackups", refusal, times=2)
     waits: list[float] = []
     patience = Patience(10, 60, clock=lambda: sum(waits), sleep=waits.append)
     assert table.provision(LeaseTableOptions(point_in_time_recovery=True), patience)
@@ -127,12 +125,9 @@ def test_recovery_that_is_not_available_yet_is_waited_for(
 
 
 def test_the_missing_permission_is_named(server: LocalServer) -> None:
-    server.kinesis.faults = lambda call: (
-        Fault.error("AccessDeniedException") if call.operation == "CreateTable" else None
-    )
-    with pytest.raises(
-        AccessDeniedError, match=r"Not allowed to call CreateTable .*dynamodb:Creat"
-    ):
+    server.kinesis.faults = Failing("CreateTable", then=Fault.error("AccessDeniedException"))
+    said = r"Not allowed to call CreateTable .*dynamodb:Creat"
+    with pytest.raises(AccessDeniedError, match=said):
         table_of(server, next(_names)).provision(LeaseTableOptions())
 
 

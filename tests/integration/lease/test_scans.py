@@ -17,13 +17,13 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan, read_rows
 from sparkinesis.lease.table.statements import BATCH
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.local import Call, LocalServer
-from sparkinesis.stream.address import StreamIdentifier, StreamMark
+from sparkinesis.local import Call
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.integration.lease.conftest import (
     ManualTime,
-    break_row,
+    Scene,
     coordinator_of,
     create,
     lease,
@@ -57,57 +57,53 @@ def scans(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-def test_who_has_no_lease_waits_for_nothing_at_its_start(
-    table: LeaseTable, time: ManualTime, scans: list[bool]
-) -> None:
-    create(table, "a", owner="other")
-    create(table, "b")
+def test_who_has_no_lease_waits_for_nothing_at_its_start(scene: Scene, scans: list[bool]) -> None:
+    scene.create("a", owner="other")
+    scene.create("b")
     waits: list[float] = []
-    coordinator_of(table, time).require_unique_worker_id(waits.append)
+    scene.coordinator().require_unique_worker_id(waits.append)
     assert (waits, scans) == ([], [True])
 
 
 def test_a_twin_is_found_at_the_start_by_the_leases_that_it_renews(
-    table: LeaseTable, time: ManualTime, scans: list[bool]
+    scene: Scene, scans: list[bool]
 ) -> None:
-    create(table, "a", "b", "c", owner="me")
-    create(table, "d", owner="other")
+    scene.create("a", "b", "c", owner="me")
+    scene.create("d", owner="other")
     waits: list[float] = []
 
     def wait(seconds: float) -> None:
         waits.append(seconds)
         for key in "acd":
-            table.write(requests.renew(lease_of(table, key)))
+            scene.table.write(requests.renew(scene.lease(key)))
 
     with pytest.raises(DuplicateWorkerIdError, match="it renews a, c in the"):
-        coordinator_of(table, time).require_unique_worker_id(wait)
+        scene.coordinator().require_unique_worker_id(wait)
     assert (waits, scans) == ([FAILOVER / 2], [True, True])
 
 
-def test_the_time_of_a_start_counts_for_leases_that_nobody_renews(
-    table: LeaseTable, time: ManualTime
-) -> None:
-    create(table, "a", owner="dead")
-    create(table, "b", owner="me")
-    me = coordinator_of(table, time)
+def test_the_time_of_a_start_counts_for_leases_that_nobody_renews(scene: Scene) -> None:
+    scene.create("a", owner="dead")
+    scene.create("b", owner="me")
+    me = scene.coordinator()
     me.require_unique_worker_id(lambda _: None)
-    time.now += FAILOVER + 0.1
+    scene.time.now += FAILOVER + 0.1
     me.take()
     assert set(me.held()) == {"a", "b"}
 
 
 def test_a_look_is_consistent_only_while_a_write_is_in_doubt(
-    server: LocalServer, table: LeaseTable, time: ManualTime, scans: list[bool]
+    scene: Scene, scans: list[bool]
 ) -> None:
-    create(table, "a")
-    me = coordinator_of(table, time)
+    scene.create("a")
+    me = scene.coordinator()
     me.take()
     me.take()
     assert scans == [False, False]
     me.streams_of_others()
     assert scans == [False, False, True]
-    create(table, "b")
-    take_unanswered(server, me)
+    scene.create("b")
+    take_unanswered(scene.server, me)
     me.take()
     me.take()
     assert scans[3:] == [False, True, False]
@@ -128,159 +124,141 @@ def test_who_has_all_leases_looks_every_four_intervals(table: LeaseTable, time: 
     assert me.due_in() == INTERVAL - 1.0, "the shard may have ended, and children follow"
 
 
-def test_a_lease_that_waits_for_this_worker_is_looked_for_soon(
-    table: LeaseTable, time: ManualTime
-) -> None:
-    create(table, "a", "b", owner="old")
-    me = coordinator_of(table, time)
+def test_a_lease_that_waits_for_this_worker_is_looked_for_soon(scene: Scene) -> None:
+    scene.create("a", "b", owner="old")
+    me = scene.coordinator()
     assert me.take()
     assert me.due_in() == INTERVAL / 3
 
 
-def test_the_pause_counts_from_the_begin_of_a_look_and_ages_from_its_end(
-    server: LocalServer, table: LeaseTable, time: ManualTime
-) -> None:
-    create(table, "a", owner="dead")
-    me = coordinator_of(table, time)
+def test_the_pause_counts_from_the_begin_of_a_look_and_ages_from_its_end(scene: Scene) -> None:
+    scene.create("a", owner="dead")
+    me = scene.coordinator()
 
     def slow(call: Call) -> None:
-        time.now += 1.0 * (call.operation == "Scan")
+        scene.time.now += 1.0 * (call.operation == "Scan")
 
-    server.kinesis.faults = slow
+    scene.server.kinesis.faults = slow
     me.take()
-    server.kinesis.faults = None
+    scene.server.kinesis.faults = None
     assert me.due_in() == INTERVAL - 1.0, "midway between two rounds of renewals"
-    time.now += FAILOVER
+    scene.time.now += FAILOVER
     me.take()
     assert me.held() == {}, "the lease was first seen when the slow answer came"
-    time.now += 0.1
+    scene.time.now += 0.1
     me.take()
-    server.kinesis.faults = slow
+    scene.server.kinesis.faults = slow
     me.take()
-    server.kinesis.faults = None
+    scene.server.kinesis.faults = None
     me.held()["a"].release()
     assert me.due_in() == INTERVAL - 1.0
 
 
-def test_a_shard_waits_until_each_parent_is_finished_or_has_no_lease(
-    table: LeaseTable, time: ManualTime
-) -> None:
-    create(table, "open")
-    table.create(lease("done", checkpoint=SHARD_END))
-    finished = coordinator_of(table, time).are_finished
+def test_a_shard_waits_until_each_parent_is_finished_or_has_no_lease(scene: Scene) -> None:
+    scene.create("open")
+    scene.table.create(lease("done", checkpoint=SHARD_END))
+    finished = scene.coordinator().are_finished
     assert all(map(finished, ([], ["done"], ["gone"], ["done", "gone"])))
     assert not any(map(finished, (["open"], ["done", "open"], ["open", "gone"])))
 
 
 @pytest.mark.parametrize("case", ["leads", "has a peer", "reads several streams"])
-def test_who_is_not_alone_or_leads_looks_every_two_intervals(
-    table: LeaseTable, time: ManualTime, case: str
-) -> None:
+def test_who_is_not_alone_or_leads_looks_every_two_intervals(scene: Scene, case: str) -> None:
     """A leader proves that it is alive; and leases of another stream may appear."""
     if case != "reads several streams":
-        create(table, "a")
-        me = worker(table, time, "me", "throughput" if case == "leads" else "count")
+        scene.create("a")
+        me = worker(scene.table, scene.time, "me", "throughput" if case == "leads" else "count")
         if case == "has a peer":
-            create(table, "b", owner="host-1-0123456789ab")
+            scene.create("b", owner="host-1-0123456789ab")
     else:
         stream = StreamIdentifier("123456789012", "s", 1_700_000_000)
-        table.create(lease("a").in_stream(stream))
-        me = worker(table, time, "me", "count", several_streams=True)
+        scene.table.create(lease("a").in_stream(stream))
+        me = worker(scene.table, scene.time, "me", "count", several_streams=True)
     me.take()
-    time.now += INTERVAL
+    scene.time.now += INTERVAL
     me.take()
     assert me.due_in() == 2 * INTERVAL
 
 
-def test_looks_come_midway_between_two_rounds_of_renewals(
-    table: LeaseTable, time: ManualTime
-) -> None:
-    create(table, "a")
-    me = coordinator_of(table, time)
+def test_looks_come_midway_between_two_rounds_of_renewals(scene: Scene) -> None:
+    scene.create("a")
+    me = scene.coordinator()
     for _ in range(2):
         me.take()
-        time.now += INTERVAL
-    time.now += 1.0
+        scene.time.now += INTERVAL
+    scene.time.now += 1.0
     me.renew()
-    renewed = time.now
-    time.now += 2.0
+    renewed = scene.time.now
+    scene.time.now += 2.0
     me.take()
-    assert time.now + me.due_in() == renewed + 5 * INTERVAL
+    assert scene.time.now + me.due_in() == renewed + 5 * INTERVAL
 
 
 def test_a_lease_that_nobody_here_can_read_or_that_has_ended_is_not_waited_for(
-    table: LeaseTable, time: ManualTime
+    scene: Scene,
 ) -> None:
-    create(table, "a")
-    table.create(lease("b", checkpoint=SHARD_END))
-    me = coordinator_of(table, time)
+    scene.create("a")
+    scene.table.create(lease("b", checkpoint=SHARD_END))
+    me = scene.coordinator()
     assert not me.take(reads=lambda row: row.key != "a")
     assert me.held() == {}
 
 
 @pytest.mark.parametrize("balance", ["count", "throughput"])
-def test_who_leaves_makes_no_call_after_its_scan(
-    server: LocalServer, table: LeaseTable, time: ManualTime, balance: Balance
-) -> None:
+def test_who_leaves_makes_no_call_after_its_scan(scene: Scene, balance: Balance) -> None:
     """Nor does it tell its load to a leader, who would give it leases."""
-    create(table, "a", "b", "c")
-    create(table, "d", "e", owner="host-1-0123456789ab")
-    me = worker(table, time, "host-1-0123456789ab", balance)
+    scene.create("a", "b", "c")
+    scene.create("d", "e", owner="host-1-0123456789ab")
+    me = worker(scene.table, scene.time, "host-1-0123456789ab", balance)
     me.require_unique_worker_id(lambda _: None)
-    time.now += FAILOVER
-    server.kinesis.calls.clear()
+    scene.time.now += FAILOVER
+    scene.server.kinesis.calls.clear()
     me.take(is_leaving=lambda: True)
-    assert [call.operation for call in server.kinesis.calls] == ["Scan"]
+    assert [call.operation for call in scene.server.kinesis.calls] == ["Scan"]
 
 
 @pytest.mark.parametrize("owner", [None, "me"])
-def test_many_leases_are_taken_in_few_calls(
-    server: LocalServer, table: LeaseTable, time: ManualTime, *, owner: str | None
-) -> None:
-    create(table, *(f"s{n}" for n in range(BATCH + 5)), owner=owner)
-    me = coordinator_of(table, time)
+def test_many_leases_are_taken_in_few_calls(scene: Scene, *, owner: str | None) -> None:
+    scene.create(*(f"s{n}" for n in range(BATCH + 5)), owner=owner)
+    me = scene.coordinator()
     me.require_unique_worker_id(lambda _: None)
-    time.now += FAILOVER
-    server.kinesis.calls.clear()
+    scene.time.now += FAILOVER
+    scene.server.kinesis.calls.clear()
     me.take()
     assert len(me.held()) == BATCH + 5
-    made = Counter(call.operation for call in server.kinesis.calls)
+    made = Counter(call.operation for call in scene.server.kinesis.calls)
     assert made == {"Scan": 1, "BatchExecuteStatement": 3}, "one of them is the probe"
     tokens = [held.fencing_token for held in me.held().values()]
     assert min(tokens) >= 1_700_000_000 * 1_000_000, "the time, by the table's clock"
 
 
-def test_a_lease_that_is_lost_during_a_look_keeps_no_other_from_being_taken(
-    server: LocalServer, table: LeaseTable, time: ManualTime
-) -> None:
+def test_a_lease_that_is_lost_during_a_look_keeps_no_other_from_being_taken(scene: Scene) -> None:
     """The look may show it as it was; nor has another process of this worker's id renewed it."""
-    create(table, "a")
-    me = coordinator_of(table, time)
+    scene.create("a")
+    me = scene.coordinator()
     me.take()
-    create(table, "b")
+    scene.create("b")
     held = me.held()["a"]
-    server.kinesis.faults = lambda _: held.lose("the test says so")
+    scene.server.kinesis.faults = lambda _: held.lose("the test says so")
     me.take()
-    server.kinesis.faults = None
+    scene.server.kinesis.faults = None
     assert set(me.held()) == {"b"}
 
 
-def test_a_twin_is_noticed_by_a_row_that_was_deleted_and_made_again(
-    table: LeaseTable, time: ManualTime
-) -> None:
+def test_a_twin_is_noticed_by_a_row_that_was_deleted_and_made_again(scene: Scene) -> None:
     """The counters begin anew; this worker has written higher ones."""
-    create(table, "a")
-    me = coordinator_of(table, time)
+    scene.create("a")
+    me = scene.coordinator()
     me.take()
     for _ in range(9):
         me.renew()
     me.held()["a"].release()
-    assert table.delete(lease_of(table, "a"))
+    assert scene.table.delete(scene.lease("a"))
     me.take()
-    create(table, "a", owner="me")
+    scene.create("a", owner="me")
     for _ in range(3):
         me.take()
-        table.write(requests.renew(lease_of(table, "a")))
+        scene.table.write(requests.renew(scene.lease("a")))
     assert me.duplicate_worker_leases == ("a",)
 
 
@@ -300,19 +278,19 @@ def test_the_leases_of_a_twin_are_told_in_order(table: LeaseTable, time: ManualT
 
 
 def test_workers_that_fall_silent_are_told_in_order_with_their_longest_silence(
-    table: LeaseTable, time: ManualTime
+    scene: Scene,
 ) -> None:
     told: list[Event] = []
     names = [f"dead-{n}" for n in range(6)]
     for name in names:
-        create(table, f"{name}-1", f"{name}-2", owner=name)
-    me = coordinator_of(table, time, tell=told.append)
+        scene.create(f"{name}-1", f"{name}-2", owner=name)
+    me = scene.coordinator(tell=told.append)
     me.take()
-    time.now += 1.0
+    scene.time.now += 1.0
     for name in names:
-        table.write(requests.renew(lease_of(table, f"{name}-2")))
+        scene.table.write(requests.renew(scene.lease(f"{name}-2")))
     me.take()
-    time.now += FAILOVER + 0.5
+    scene.time.now += FAILOVER + 0.5
     me.take()
     silent = [event for event in told if isinstance(event, OwnerSilent)]
     assert [event.owner for event in silent] == names
@@ -328,91 +306,70 @@ def test_a_row_that_has_not_changed_is_not_read_anew(table: LeaseTable, time: Ma
     assert me.snapshot.leases[0] is before
 
 
-def test_who_never_joined_a_fleet_leaves_without_a_call(
-    server: LocalServer, table: LeaseTable, time: ManualTime
-) -> None:
-    me = coordinator_of(table, time)
+def test_who_never_joined_a_fleet_leaves_without_a_call(scene: Scene) -> None:
+    me = scene.coordinator()
     me.take()
-    server.kinesis.calls.clear()
+    scene.server.kinesis.calls.clear()
     me.leave()
     me.withdraw_requests()
-    assert len(server.kinesis.calls) == 0
+    assert len(scene.server.kinesis.calls) == 0
 
 
-def test_a_lease_that_was_given_since_the_start_is_adopted_at_the_first_look(
-    table: LeaseTable, time: ManualTime, dynamodb: Any
-) -> None:
-    put_version(dynamodb, table, VERSION_3X)
-    put_lock(dynamodb, table, "java")
-    create(table, "new")
-    create(table, "before", owner="me")
-    me = worker(table, time, "me", "count")
+def test_a_lease_that_was_given_since_the_start_is_adopted_at_the_first_look(scene: Scene) -> None:
+    put_version(scene.dynamodb, scene.table, VERSION_3X)
+    put_lock(scene.dynamodb, scene.table, "java")
+    scene.create("new")
+    scene.create("before", owner="me")
+    me = worker(scene.table, scene.time, "me", "count")
     me.require_unique_worker_id(lambda _: None)
-    table.write(requests.assign(lease_of(table, "new"), "me"))
-    time.now += 1.0
+    scene.table.write(requests.assign(scene.lease("new"), "me"))
+    scene.time.now += 1.0
     me.take()
     assert set(me.held()) == {"new"}, "the other may be a twin's, which renews it"
 
 
-def test_a_lease_that_a_twin_has_taken_is_not_adopted_at_once(
-    table: LeaseTable, time: ManualTime
-) -> None:
+def test_a_lease_that_a_twin_has_taken_is_not_adopted_at_once(scene: Scene) -> None:
     """Without a leader nobody gives leases that were not asked for."""
-    me, twin = coordinator_of(table, time), coordinator_of(table, time)
+    me, twin = scene.coordinator(), scene.coordinator()
     me.take()
-    create(table, "a")
+    scene.create("a")
     twin.take()
-    time.now += INTERVAL
+    scene.time.now += INTERVAL
     me.take()
     assert me.held() == {}
     twin.renew()
     assert set(twin.held()) == {"a"}
 
 
-def test_the_leases_of_a_stream_that_the_application_lacks_worry_nobody(
-    table: LeaseTable, time: ManualTime
-) -> None:
+def test_the_leases_of_a_stream_that_the_application_lacks_worry_nobody(scene: Scene) -> None:
     kept, left = (StreamIdentifier("123456789012", name, 1_700_000_000) for name in ("k", "l"))
     for stream in (kept, left):
-        table.create(lease("a").in_stream(stream))
-    me = worker(table, time, "me", "count", several_streams=True)
+        scene.table.create(lease("a").in_stream(stream))
+    me = worker(scene.table, scene.time, "me", "count", several_streams=True)
     for seconds in (0.0, INTERVAL):
-        time.now += seconds
+        scene.time.now += seconds
         me.take(reads=lambda row: row.stream == kept, wants=kept.__eq__)
     assert me.unread_shards() == {}
     assert me.due_in() == 2 * INTERVAL
 
 
-def test_who_leaves_half_of_the_new_leases_to_others_looks_again_soon(
-    table: LeaseTable, time: ManualTime
-) -> None:
-    create(table, "a", "b", "c", "d")
-    me = coordinator_of(table, time)
+def test_who_leaves_half_of_the_new_leases_to_others_looks_again_soon(scene: Scene) -> None:
+    scene.create("a", "b", "c", "d")
+    me = scene.coordinator()
     assert me.take()
     assert len(me.held()) == 2
     assert me.due_in() == INTERVAL / 3
 
 
-def test_a_look_shows_the_owner_that_a_lease_is_asked_for(
-    table: LeaseTable, time: ManualTime
-) -> None:
-    create(table, "a", "b")
-    old = coordinator_of(table, time, "old")
-    time.now += INTERVAL
+def test_a_look_shows_the_owner_that_a_lease_is_asked_for(scene: Scene) -> None:
+    scene.create("a", "b")
+    old = scene.coordinator("old")
+    scene.time.now += INTERVAL
     for _ in range(2):
         old.take()
-    coordinator_of(table, time, "new").take()
+    scene.coordinator("new").take()
     old.take()
     assert sorted(str(held.handoff_to) for held in old.held().values()) == ["None", "new"]
-
-
-def test_a_row_that_names_no_stream_gets_the_applications_when_it_is_taken(
-    table: LeaseTable, time: ManualTime
-) -> None:
-    create(table, "a")
-    mark = StreamMark.of("arn:aws:kinesis:us-east-1:123456789012:stream/s", 1_700_000_000_000)
-    coordinator_of(table, time).take(mark=mark)
-    assert lease_of(table, "a").mark == mark
 
 
 def test_a_table_that_was_deleted_is_not_made_again(table: LeaseTable, time: ManualTime) -> None:
@@ -427,16 +384,14 @@ def test_a_table_that_was_deleted_is_not_made_again(table: LeaseTable, time: Man
         table.provision(LeaseTableOptions())
 
 
-def test_a_row_that_cannot_be_read_is_told_until_it_can(
-    table: LeaseTable, time: ManualTime, dynamodb: Any
-) -> None:
+def test_a_row_that_cannot_be_read_is_told_until_it_can(scene: Scene) -> None:
     told: list[Event] = []
     key = "shardId-000000000000"
-    create(table, key)
-    break_row(table, dynamodb, key)
-    me = coordinator_of(table, time, tell=told.append)
+    scene.create(key)
+    scene.break_row(key)
+    me = scene.coordinator(tell=told.append)
     me.take()
     me.take()
-    dynamodb.delete_item(TableName=table.name, Key={"leaseKey": {"S": key}})
+    scene.dynamodb.delete_item(TableName=scene.table.name, Key={"leaseKey": {"S": key}})
     me.take()
     assert [type(event) for event in told] == [LeaseUnreadable, LeaseReadable]

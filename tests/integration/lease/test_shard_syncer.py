@@ -340,11 +340,7 @@ def test_a_listing_that_lags_behind_is_asked_for_again_and_again_ever_more_seldo
     ],
 )
 def test_children_that_are_not_listed_are_told_once_whenever_the_consumer_comes_by(
-    server: LocalServer,
-    table: LeaseTable,
-    time: ManualTime,
-    asked: list[float],
-    told: list[float],
+    server: LocalServer, table: LeaseTable, time: ManualTime, asked: list[float], told: list[float]
 ) -> None:
     ended = ended_shards(server, table, time, lagging=lambda: True)
     named = StreamIdentifier("123456789012", ended.address.name, 7)

@@ -24,7 +24,8 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.update import Update
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
-from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local import Fault, LocalServer
+from tests.failing import Failing
 from tests.integration.lease.conftest import lease, renew_many, row_of, table_of
 from tests.kcl import COORDINATION, KCL_2, KCL_3, java_refuses, put_rows
 
@@ -194,24 +195,11 @@ def test_a_write_whose_answer_is_lost_is_known_to_have_landed(
 ) -> None:
     table.create(lease("a", "me"))
     (known,) = table.leases()
-    server.kinesis.faults = lost = fail_first("UpdateItem", Fault.dropped("after"))
+    server.kinesis.faults = lost = Failing("UpdateItem", Fault.dropped("after"))
     taken = replace(known, owner="other", counter=1, owner_switches=1, fencing_token=640)
     assert table.write(requests.take(known, "other")) == taken
     assert table.get(taken.key) == taken
-    assert lost.failed == 1
-
-
-class fail_first:  # noqa: N801 - used as a function
-    """A fault plan: the first call of an operation fails, or all."""
-
-    def __init__(self, operation: str, fault: Fault, times: int = 1) -> None:
-        self.operation, self.fault, self.times, self.failed = operation, fault, times, 0
-
-    def __call__(self, call: Call) -> Fault | None:
-        if call.operation != self.operation or self.failed >= self.times:
-            return None
-        self.failed += 1
-        return self.fault
+    assert lost.met == 1
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "TransactionConflictException"])
@@ -227,7 +215,7 @@ def test_throttling_is_waited_out_or_said(
         "GetItem": lambda: table.get("s"),
     }
     for operation, call in calls.items():
-        server.kinesis.faults = fail_first(operation, Fault.error(code), times)
+        server.kinesis.faults = Failing(operation, Fault.error(code), times=times)
         if times == 2:
             call()
         else:

@@ -1,0 +1,34 @@
+"""Streams on a clock of the test's, and their applications' tables (`tests.timed_stream`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sparkinesis.local import LocalServer, ManualClock
+from tests.timed_stream import START, TimedStream
+
+
+@pytest.fixture(scope="module")
+def clock() -> ManualClock:
+    return ManualClock(START)
+
+
+@pytest.fixture(scope="module")
+def timed(clock: ManualClock) -> Iterator[LocalServer]:
+    with LocalServer(port=0, dynamodb=True, limits=False, clock=clock) as running:
+        yield running
+
+
+@pytest.fixture
+def one(timed: LocalServer, clock: ManualClock) -> TimedStream:
+    """A stream with one shard."""
+    return TimedStream(timed, clock, 1)
+
+
+@pytest.fixture
+def two(timed: LocalServer, clock: ManualClock) -> Iterator[TimedStream]:
+    """A stream with two shards. The server's faults end with the test."""
+    yield TimedStream(timed, clock, 2)
+    timed.kinesis.faults = None
