@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from tests.aws.probes import tip
 from tests.aws.run import PROBES, QUESTIONS, Outcome, run
 from tests.aws.target import Target
 from tests.documents import ROOT
+from tests.failing import Failing
 from tests.pace import seconds
 
 UNLIMITED = Pace(0, 0)
@@ -49,11 +50,6 @@ def server(faults: list[Any]) -> Iterator[LocalServer]:
 
     with LocalServer(limits=False, faults=plan, dynamodb=True) as running:
         yield running
-
-
-def on(operation: str, fault: Fault) -> Callable[[Call], Fault | None]:
-    """A plan: each call of an operation meets the fault."""
-    return lambda call: fault if call.operation == operation else None
 
 
 NOT_YOU = Fault.error("AccessDeniedException", "not you")
@@ -96,7 +92,7 @@ def test_the_local_server_answers_as_the_code_assumes(
 def test_a_probe_that_fails_ends_neither_the_others_nor_the_removal(
     server: LocalServer, faults: list[Any]
 ) -> None:
-    faults.append(on("SplitShard", NOT_YOU))
+    faults.append(Failing("SplitShard", then=NOT_YOU))
     outcome = check(server, "reshard", "table")
     assert "not you" in outcome.answers["reshard.last_page"].note
     assert outcome.answers["reshard.last_page"].value is None
@@ -108,7 +104,7 @@ def test_a_stream_that_was_made_although_the_call_failed_is_removed(
     server: LocalServer, faults: list[Any]
 ) -> None:
     failed = Fault(code="InternalFailure", status=500, takes_effect=True)
-    faults.append(on("CreateStream", failed))
+    faults.append(Failing("CreateStream", then=failed))
     outcome = check(server, "table")
     assert "no stream could be made" in outcome.answers["table.one_wins"].note
     assert left_on(server) == []
@@ -122,7 +118,7 @@ def test_the_time_limit_ends_the_probes_and_all_is_removed(server: LocalServer) 
 
 
 def test_what_cannot_be_removed_is_said(server: LocalServer, faults: list[Any]) -> None:
-    faults.append(on("DeleteStream", NOT_YOU))
+    faults.append(Failing("DeleteStream", then=NOT_YOU))
     outcome = check(server, "table")
     ((resource, why),) = outcome.not_removed.items()
     assert resource.name in left_on(server)
@@ -162,7 +158,7 @@ class Check:
 
 
 def test_a_second_ctrl_c_does_not_stop_the_removal(server: LocalServer, faults: list[Any]) -> None:
-    faults.append(on("DeleteStream", Fault(delay_ms=1500)))
+    faults.append(Failing("DeleteStream", then=Fault(delay_ms=1500)))
     one = Check(server, "--probe", "position")
     one.wait_for("s  stream me-")
     one.process.send_signal(signal.SIGINT)

@@ -21,6 +21,7 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import Query, late, query_of
+from tests.failing import Failing
 from tests.kcl import COORDINATION, create_table, put_lease, put_rows
 from tests.planners import planner_options
 from tests.properties.conftest import START_MS
@@ -394,10 +395,7 @@ def test_a_busy_table_is_asked_again_as_long_as_a_listing_of_shards_is(
     client = StreamClient(StreamAddress(app.stream, None, region, endpoint))
     options = planner_options(app.stream, endpoint=endpoint, region=region)
     tools = StreamTools(client, options)
-    busy = [Fault.error("ThrottlingException")]
-    app.server.kinesis.faults = lambda call: (
-        busy.pop() if busy and call.operation == "Scan" else None
-    )
+    app.server.kinesis.faults = Failing("Scan", Fault.error("ThrottlingException"))
     try:
         listing = ListedShards(tools, retry if brief else None)
         start, _ = application_start(tools, listing, app.table)
@@ -414,9 +412,7 @@ def test_an_empty_table_is_explained(app: Application) -> None:
 
 
 def test_a_refusal_names_the_one_permission_that_is_needed(app: Application) -> None:
-    app.server.kinesis.faults = lambda call: (
-        Fault.error("AccessDeniedException") if call.operation == "Scan" else None
-    )
+    app.server.kinesis.faults = Failing("Scan", then=Fault.error("AccessDeniedException"))
     try:
         with pytest.raises(AccessDeniedError, match="dynamodb:Scan"):
             app.query().plan()
@@ -424,9 +420,7 @@ def test_a_refusal_names_the_one_permission_that_is_needed(app: Application) -> 
         app.server.kinesis.faults = None
 
 
-def test_the_rest_of_an_aggregate_is_skipped_when_it_is_older_than_wanted(
-    app: Application,
-) -> None:
+def test_the_rest_of_an_aggregate_is_skipped_when_it_is_older_than_wanted(app: Application) -> None:
     app.checkpoint(app.put_aggregate(b"0", b"1"), 0)
     app.clock.advance(HOUR)
     app.put(b"new")

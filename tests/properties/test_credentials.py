@@ -14,6 +14,7 @@ import pytest
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.local import Fault, LocalServer
 from tests.engine import Query, query_of
+from tests.failing import Failing
 from tests.streams import put
 from tests.sts import RecordedSts, recorded_sts
 
@@ -168,12 +169,8 @@ def test_a_refused_signature_does_not_bring_the_session_token_into_the_error(
 
 
 def test_a_busy_sts_is_asked_again(reading: Reading, monkeypatch: pytest.MonkeyPatch) -> None:
-    faults = iter([Fault(code="Throttling", status=400)])
-    monkeypatch.setattr(
-        reading.server.kinesis,
-        "faults",
-        lambda call: next(faults, None) if call.operation == "AssumeRole" else None,
-    )
+    busy = Failing("AssumeRole", Fault("Throttling"))
+    monkeypatch.setattr(reading.server.kinesis, "faults", busy)
     assert reading.query(roleArn=ROLE, roleSessionName="busy").rest() == [b"0"]
     errors = [call.error for call in reading.server.kinesis.calls.select("AssumeRole")]
     assert errors == ["Throttling", None]

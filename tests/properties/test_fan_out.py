@@ -19,6 +19,7 @@ from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from sparkinesis.source.reading.read_task import ShardPartition, ToRead
 from sparkinesis.stream.position import AfterRecord
 from tests.engine import MODES, Query, query_of
+from tests.failing import Failing
 from tests.properties.conftest import World
 from tests.streams import arn_of, put
 
@@ -257,8 +258,7 @@ def test_a_permission_that_is_missing_is_named(one: World) -> None:
     put(one.kinesis, "one", [b"a"])
     running = one.query(streamName="one")
     start, end = running.plan()
-    one.server.kinesis.faults = lambda call: (
-        Fault.error("AccessDeniedException") if call.operation == "SubscribeToShard" else None
-    )
+    denied = Fault.error("AccessDeniedException")
+    one.server.kinesis.faults = Failing("SubscribeToShard", then=denied)
     with pytest.raises(AccessDeniedError, match="kinesis:SubscribeToShard"):
         running.read(start, end)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec.structs import replace
 
-from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.source.offsets import ANY_SHARD, KnownOffsets, Positions, to_json
 from sparkinesis.source.options.checked_options import NO_LIMIT, Allowance
 from sparkinesis.source.planning.aligned_batch import plan_batch
@@ -21,6 +21,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord
 from sparkinesis.stream.timing import Timing
+from tests.failing import Failing
 from tests.planners import planner_options
 from tests.streams import active_shards, merge_neighbours, put_at, split
 
@@ -177,16 +178,10 @@ def test_the_first_plan_after_a_pause_lists_the_shards_if_it_can(
     first = plan_batch({"": kept}, {"": BEGIN})
     put_at(kinesis, "s", b"y")
     clock.advance(round(seconds * 1000))
-    listed: list[str] = []
-
-    def refuse(call: Call) -> Fault | None:
-        if call.operation != "ListShards":
-            return None
-        listed.append(call.operation)
-        return Fault.error("AccessDeniedException", "no")
-
-    server.kinesis.faults = refuse
+    server.kinesis.faults = refused = Failing(
+        "ListShards", then=Fault.error("AccessDeniedException")
+    )
     second = plan_batch({"": kept}, {"": first.end[""]})
-    assert len(listed) == calls
+    assert refused.met == calls
     assert sum(filter(None, kept.outcome.expected.values())) == 1
     assert second.end != first.end

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from sparkinesis.local import Call, Fault, FaultPlan
+from tests.failing import Failing
 from tests.properties.conftest import World
 from tests.streams import active_shards, merge_neighbours, put, split
 
@@ -94,9 +95,8 @@ def test_what_no_retry_mends_fails_at_once_and_says_where(
     world: World, code: str, error: str
 ) -> None:
     put(world.kinesis, "s", [b"a"])
-    world.server.kinesis.faults = lambda call: (
-        Fault.error(code, "the service's words") if call.operation == "GetRecords" else None
-    )
+    said = Fault.error(code, "the service's words")
+    world.server.kinesis.faults = Failing("GetRecords", then=said)
     world.server.kinesis.calls.clear()
     with pytest.raises(Exception, match="the service's words") as caught:
         world.query().plan()

@@ -10,6 +10,7 @@ from aws_kinesis_agg.aggregator import RecordAggregator
 from sparkinesis.local import Fault
 from sparkinesis.source.stream_report import StreamReport, read_reports
 from tests.engine import Query
+from tests.failing import Failing
 from tests.properties.conftest import World
 from tests.streams import put, put_at, shard_ids
 
@@ -72,10 +73,8 @@ def test_the_calls_of_plans_are_told_and_not_those_of_readers(world: World) -> N
     put(world.kinesis, "s", [b"%d" % n for n in range(50)])
     running = world.query()
     throttle = Fault.error("ProvisionedThroughputExceededException", "slow down")
-    faults = [throttle, Fault.error("InternalFailure", "oops", status=500), throttle]
-    world.server.kinesis.faults = lambda call: (
-        faults.pop() if faults and call.operation == "GetRecords" else None
-    )
+    failure = Fault.error("InternalFailure", "oops", status=500)
+    world.server.kinesis.faults = Failing("GetRecords", throttle, failure, throttle)
     start, end = running.plan()
     first = calls()
     assert (report(running).probes, report(running).throttled) == (first, 2)

@@ -17,6 +17,7 @@ import pytest
 from sparkinesis import aggregate
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from tests.command import COMMAND, call, failure, objects, place_of
+from tests.failing import Failing
 from tests.integration.cli.conftest import Start
 from tests.streams import put, put_all
 
@@ -169,10 +170,7 @@ def test_refused_records_are_put_again_and_keep_their_order() -> None:
 
 
 def test_a_refusal_for_good_is_one_line_with_the_number_of_those_that_are_put() -> None:
-    def refuses(call: Call) -> Fault | None:
-        denied = Fault(code="AccessDeniedException", message="no", status=400)
-        return denied if call.operation == "PutRecords" else None
-
+    refuses = Failing("PutRecords", then=Fault.error("AccessDeniedException"))
     with LocalServer(limits=None, faults=refuses) as server:
         make_streams(server, s=1)
         code, told = putting(server, "s", b"a\nb\n")

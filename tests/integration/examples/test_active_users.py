@@ -26,6 +26,7 @@ from sparkinesis.testing import Sandbox
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.processors.processor import ProcessorShard
 from tests import pace
+from tests.clocks import MovedClock
 
 ROOT = Path(__file__).parents[3]
 REGION = "eu-west-1"
@@ -36,15 +37,6 @@ NOW_MS = 1_800_000_000_000
 A, B = ShardName("web", "0"), ShardName("mobile", "0")
 """Two shards of one id, of two streams."""
 _LONGEST_MINUTE = 10.0
-
-
-class Time:
-    """A clock that moves when it is told to; epoch seconds."""
-
-    now = BEGAN
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def batch(
@@ -75,17 +67,18 @@ def hear(users: ActiveUsers, shard: ShardName, *beats: tuple[str, float], **when
 
 
 @pytest.fixture
-def time() -> Time:
-    return Time()
+def time() -> MovedClock:
+    """Epoch seconds."""
+    return MovedClock(BEGAN)
 
 
 @pytest.fixture
-def board(time: Time) -> Board:
+def board(time: MovedClock) -> Board:
     return Board(SILENCE, time)
 
 
 @pytest.fixture
-def users(board: Board, time: Time) -> ActiveUsers:
+def users(board: Board, time: MovedClock) -> ActiveUsers:
     """Of an application that listens to both shards."""
     users = ActiveUsers(board, SILENCE, time)
     users.listen(A)
@@ -94,7 +87,7 @@ def users(board: Board, time: Time) -> ActiveUsers:
 
 
 def test_a_user_is_evicted_after_the_silence_though_no_records_come(
-    users: ActiveUsers, board: Board, time: Time
+    users: ActiveUsers, board: Board, time: MovedClock
 ) -> None:
     began = time.now
     hear(users, A, ("ann", began), at=time.now)
@@ -110,7 +103,7 @@ def test_a_user_is_evicted_after_the_silence_though_no_records_come(
 
 
 def test_a_heartbeat_of_either_stream_keeps_a_user_active(
-    users: ActiveUsers, board: Board, time: Time
+    users: ActiveUsers, board: Board, time: MovedClock
 ) -> None:
     began = time.now
     for minute in range(8):
@@ -130,7 +123,7 @@ def test_users_have_a_browser_a_phone_or_both() -> None:
 
 
 def test_nobody_is_silent_because_a_shard_was_not_read(
-    users: ActiveUsers, board: Board, time: Time
+    users: ActiveUsers, board: Board, time: MovedClock
 ) -> None:
     began = time.now
     hear(users, B, ("bob", began), at=time.now)
@@ -144,7 +137,7 @@ def test_nobody_is_silent_because_a_shard_was_not_read(
 
 
 def test_nobody_is_silent_because_batches_came_late(
-    users: ActiveUsers, board: Board, time: Time
+    users: ActiveUsers, board: Board, time: MovedClock
 ) -> None:
     began = time.now
     hear(users, A, ("ann", began), at=time.now)
@@ -329,7 +322,7 @@ def test_who_lost_a_shard_does_not_silence_who_has_it_now(endpoint: str, table: 
 
 
 def test_a_user_is_evicted_after_the_silence_by_what_all_workers_read(
-    endpoint: str, table: Table, board: Board, time: Time
+    endpoint: str, table: Table, board: Board, time: MovedClock
 ) -> None:
     watcher = Watcher(table, board, SILENCE, 1.0, time)
     one, two = listener(endpoint, A, "one"), listener(endpoint, B, "two")
@@ -349,7 +342,7 @@ def test_a_user_is_evicted_after_the_silence_by_what_all_workers_read(
 
 
 def test_a_shard_that_changes_hands_begins_the_silence_anew(
-    endpoint: str, table: Table, board: Board, time: Time
+    endpoint: str, table: Table, board: Board, time: MovedClock
 ) -> None:
     watcher = Watcher(table, board, SILENCE, 1.0, time)
     process(listener(endpoint, A, "one"), ("ann", BEGAN), at=BEGAN)
@@ -367,7 +360,9 @@ def test_a_shard_that_changes_hands_begins_the_silence_anew(
     assert board.active == {}
 
 
-def test_nobody_is_silent_while_nobody_listens(table: Table, board: Board, time: Time) -> None:
+def test_nobody_is_silent_while_nobody_listens(
+    table: Table, board: Board, time: MovedClock
+) -> None:
     table.hear("ann", BEGAN)
     watcher = Watcher(table, board, SILENCE, 1.0, time)
     time.now += 10 * SILENCE

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -66,12 +66,6 @@ def service() -> Iterator[Scripted]:
 def script(service: Scripted) -> Script:
     """What another server answers, which stands for the service."""
     return service.begin()
-
-
-def failing(operation: str, *faults: Fault) -> Callable[[Call], Fault | None]:
-    """A fault plan for the next calls of an operation."""
-    left = list(faults)
-    return lambda call: left.pop(0) if left and call.operation == operation else None
 
 
 def waited(clock: ManualClock, seconds: float) -> None:

@@ -25,6 +25,7 @@ from sparkinesis.stream.page import Fetched
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.shard_cursor import ShardCursor
+from tests.failing import Failing
 from tests.integration.stream.conftest import SHARD, START_MS
 from tests.streams import put, records_of
 
@@ -78,7 +79,7 @@ def test_only_a_closed_shard_ends(
 ) -> None:
     """Though no answer has an iterator, and the end names its children or does not."""
     lost = Fault(omit=frozenset({"NextShardIterator", named}))
-    server.kinesis.faults = lambda call: lost if call.operation == "GetRecords" else None
+    server.kinesis.faults = Failing("GetRecords", then=lost)
     put(kinesis, "s", [b"0", b"1", b"2"], "k")
     client = StreamClient(StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url))
     cursor = ShardCursor(client, ShardBudget(Pace(0.0, 0.0)), SHARD, TRIM_HORIZON)
@@ -109,23 +110,15 @@ def test_a_sequence_number_that_is_refused_once_is_asked_for_again(
     client = StreamClient(address, retry)
     page = client.get_records(SHARD, client.shard_iterator(SHARD, TRIM_HORIZON), 1).page
     position = AfterRecord(page.records[0].sequence_number)
-    refusals = 1
-
-    def refuse(call: Call) -> Fault | None:
-        nonlocal refusals
-        if call.operation != "GetShardIterator" or not refusals:
-            return None
-        refusals -= 1
-        return Fault.error("InvalidArgumentException", "no such number")
-
-    server.kinesis.faults = refuse
+    refusal = Fault.error("InvalidArgumentException", "no such number")
+    server.kinesis.faults = Failing("GetShardIterator", refusal)
     try:
         budget = ShardBudget(Pace(0.0, 0.0))
         cursor = ShardCursor(client, budget, SHARD, position, inclusive=is_inclusive)
         read = [record.data for record in cursor.fetch().page.records]
         assert read == ([b"0", b"1"] if is_inclusive else [b"1"])
         assert waits == [0.5]
-        refusals = 2
+        server.kinesis.faults = Failing("GetShardIterator", refusal, times=2)
         with pytest.raises(PositionNotFoundError, match=r"asked twice.*no such number"):
             client.shard_iterator(SHARD, position)
         assert waits == [0.5, 0.5]

@@ -17,8 +17,9 @@ from sparkinesis.stream.calls.direct.http_answer import StreamedBody
 from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.stream.position import AfterRecord
 from tests.event_stream import INITIAL_RESPONSE, records_event
+from tests.failing import Failing
 from tests.fetching import FetchingCursor
-from tests.integration.stream.conftest import SHARD, START_MS, OpenCursor, failing
+from tests.integration.stream.conftest import SHARD, START_MS, OpenCursor
 from tests.streams import put, put_at
 
 
@@ -75,7 +76,7 @@ def test_cut_at_every_byte(
     # Behind the event, too: numbers and times have more digits in some events than in others.
     for cut_after in range(0, length + 200, step):
         clock.advance(5000)
-        server.kinesis.faults = failing("SubscribeToShard", Fault(cut_after=cut_after))
+        server.kinesis.faults = Failing("SubscribeToShard", Fault(cut_after=cut_after))
         cursor = open_cursor(start, inclusive=inclusive)
         found = read_up_to(cursor, b"3")
         last = put_at(kinesis, "s", b"last")

@@ -25,7 +25,8 @@ from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.shard_cursor import ShardCursor
-from tests.integration.stream.conftest import SHARD, failing, waited
+from tests.failing import Failing
+from tests.integration.stream.conftest import SHARD, waited
 from tests.streams import put
 from tests.tallies import counted, seconds
 
@@ -90,7 +91,7 @@ def test_what_passes_is_counted_as_attempt_and_as_retry(
     reader: Reader, kinesis: Any, fault: Fault, result: str
 ) -> None:
     put(kinesis, "s", [b"1", b"2", b"3"], "k")
-    reader.server.kinesis.faults = failing("GetRecords", fault, fault)
+    reader.server.kinesis.faults = Failing("GetRecords", fault, fault)
     assert len(reader.cursor().fetch().page.records) == 3
     attempts = counted(reader.tally, CALL_DURATION)
     assert attempts == {
@@ -106,7 +107,7 @@ def test_what_passes_is_counted_as_attempt_and_as_retry(
 
 
 def test_what_no_retry_mends_is_counted_once(reader: Reader) -> None:
-    reader.server.kinesis.faults = failing("GetShardIterator", Fault.error("AccessDeniedException"))
+    reader.server.kinesis.faults = Failing("GetShardIterator", Fault.error("AccessDeniedException"))
     with pytest.raises(AccessDeniedError):
         reader.cursor().fetch()
     assert counted(reader.tally, CALL_DURATION) == {("s", "GetShardIterator", "failed"): 1}

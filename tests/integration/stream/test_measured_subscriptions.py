@@ -22,8 +22,10 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.fan_out.cursor import RETRY
 from sparkinesis.stream.position import TRIM_HORIZON
 from tests.event_stream import INITIAL_RESPONSE, records_event
+from tests.failing import Failing
 from tests.fetching import FetchingCursor
-from tests.integration.stream.conftest import CONSUMER_ARN, SHARD, OpenCursor, failing
+from tests.integration.stream.conftest import CONSUMER_ARN, SHARD, OpenCursor
+from tests.integration.stream.test_fan_out import read_up_to
 from tests.scripted import Answer, Script
 from tests.streams import put
 from tests.tallies import counted
@@ -37,13 +39,7 @@ class Subscriber:
     tally: Tally
 
     def read(self, last: bytes) -> list[bytes]:
-        """The data of all records up to the one that a test put last."""
-        datas: list[bytes] = []
-        while last not in datas:
-            fetched = self.cursor.fetch()
-            assert fetched is not None
-            datas += [record.data for record in fetched.page.records]
-        return datas
+        return read_up_to(self.cursor, last)
 
     @property
     def endings(self) -> dict[str, float]:
@@ -110,7 +106,7 @@ def test_what_breaks_is_broken_and_what_never_began_was_refused(
     attempts: dict[str, float],
 ) -> None:
     """A call that has succeeded is not retried, whatever becomes of its subscription."""
-    server.kinesis.faults = failing("SubscribeToShard", fault)
+    server.kinesis.faults = Failing("SubscribeToShard", fault)
     subscriber = subscribe()
     for number in range(3):
         put(kinesis, "s", [b"%d" % number], "k")

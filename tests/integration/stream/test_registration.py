@@ -15,7 +15,7 @@ from sparkinesis.errors import (
     ServiceError,
     StreamNotFoundError,
 )
-from sparkinesis.local import Call, Fault, LocalServer, ManualClock
+from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.local.model import limits
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
@@ -27,11 +27,11 @@ from sparkinesis.stream.fan_out.registered_consumers import (
     list_consumers,
     register_consumer,
 )
+from tests.failing import Failing
 from tests.integration.stream.conftest import (
     CONSUMER_ARN,
     START_MS,
     STREAM_ARN,
-    failing,
     waited,
 )
 from tests.planners import Time
@@ -96,14 +96,10 @@ def test_a_consumer_that_is_being_deleted_is_registered_anew(
 
 
 def test_a_race_gives_all_workers_one_consumer(server: LocalServer, register: Register) -> None:
-    def plan(call: Call) -> Fault | None:
-        # All of them see that it is not there.
-        if call.operation == "DescribeStreamConsumer" and call.ordinal <= workers:
-            return Fault.error("ResourceNotFoundException")
-        return None
-
     workers = 4
-    server.kinesis.faults = plan
+    # All of them see that it is not there.
+    missing = Fault.error("ResourceNotFoundException")
+    server.kinesis.faults = Failing("DescribeStreamConsumer", missing, times=workers)
     with ThreadPoolExecutor(workers) as pool:
         arns = set(pool.map(lambda _: register(), range(workers)))
     assert len(arns) == 1
@@ -123,7 +119,7 @@ def test_a_race_gives_all_workers_one_consumer(server: LocalServer, register: Re
     ],
 )
 def test_a_passing_trouble(server: LocalServer, register: Register, fault: Fault) -> None:
-    server.kinesis.faults = failing("RegisterStreamConsumer", fault, fault)
+    server.kinesis.faults = Failing("RegisterStreamConsumer", fault, fault)
     assert ":stream/s/consumer/c:" in register()
 
 
@@ -154,16 +150,10 @@ def test_the_last_place_goes_to_all_workers_of_a_name(
         register(f"app-{number}")
         clock.advance(1000)
     first = register("c")
-
-    def plan(call: Call) -> Fault | None:
-        if call.operation == "DescribeStreamConsumer" and seen < call.ordinal <= seen + 2:
-            return Fault.error("ResourceNotFoundException")
-        if call.operation == "RegisterStreamConsumer":
-            return Fault.error("LimitExceededException")
-        return None
-
-    seen = server.kinesis.calls.count("DescribeStreamConsumer")
-    server.kinesis.faults = plan
+    missing = Fault.error("ResourceNotFoundException")
+    unseen = Failing("DescribeStreamConsumer", missing, times=2)
+    refused = Failing("RegisterStreamConsumer", then=Fault.error("LimitExceededException"))
+    server.kinesis.faults = lambda call: unseen(call) or refused(call)
     assert register("c") == first
 
 
@@ -175,7 +165,7 @@ def test_too_many_calls_are_not_too_many_consumers(
     for number in range(20):
         register(f"app-{number}")
         clock.advance(1000)
-    server.kinesis.faults = failing(
+    server.kinesis.faults = Failing(
         "RegisterStreamConsumer", Fault.error("LimitExceededException", "Rate exceeded")
     )
     assert "/consumer/c:" in register()
@@ -192,14 +182,14 @@ def test_one_that_never_gets_active(
 
 def test_one_that_can_never_be_registered(server: LocalServer, register: Register) -> None:
     fault = Fault.error("LimitExceededException")
-    server.kinesis.faults = failing("RegisterStreamConsumer", *[fault] * 1000)
+    server.kinesis.faults = Failing("RegisterStreamConsumer", then=fault)
     with pytest.raises(ServiceError, match=r"not registered after .* was LimitExceeded"):
         register()
 
 
 @pytest.mark.parametrize("operation", ["DescribeStreamConsumer", "RegisterStreamConsumer"])
 def test_what_is_not_allowed(server: LocalServer, register: Register, operation: str) -> None:
-    server.kinesis.faults = failing(operation, Fault.error("AccessDeniedException"))
+    server.kinesis.faults = Failing(operation, Fault.error("AccessDeniedException"))
     with pytest.raises(AccessDeniedError, match=f"Grant .* kinesis:{operation} on the stream and"):
         register()
 
@@ -219,7 +209,7 @@ def test_deregistering_what_is_gone_already(
     deregister_consumer(client, arn)
     deregister_consumer(client, arn)
     assert list_consumers(client, client.stream_arn()) == []
-    server.kinesis.faults = failing(
+    server.kinesis.faults = Failing(
         "DeregisterStreamConsumer", Fault.error("AccessDeniedException")
     )
     with pytest.raises(AccessDeniedError, match="kinesis:DeregisterStreamConsumer"):

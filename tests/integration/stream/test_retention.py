@@ -59,12 +59,7 @@ def test_a_record_older_than_the_start_shows_that_none_behind_it_has_expired(
 
 @pytest.mark.parametrize(("pages", "expected"), [(4, False), (5, True)])
 def test_an_older_record_behind_a_few_empty_pages_is_found(
-    server: LocalServer,
-    kinesis: Any,
-    is_doubted: Callable[[], bool],
-    pages: int,
-    *,
-    expected: bool,
+    server: LocalServer, kinesis: Any, is_doubted: Callable[[], bool], pages: int, *, expected: bool
 ) -> None:
     """And no server is asked for ever."""
     put(kinesis, "s", [b"older"], "k")
