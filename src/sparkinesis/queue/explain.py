@@ -12,9 +12,9 @@ from sparkinesis.errors import (
 )
 from sparkinesis.stream.calls.caller import CallError, Place
 from sparkinesis.stream.calls.explain import ACCESS_DENIED, explain_place, unexplained, words
-from sparkinesis.stream.calls.retry import error_code
+from sparkinesis.stream.calls.retry import NOT_IMPLEMENTED, error_code, status_of
 
-_NO_OPERATION = frozenset({"UnknownOperationException", "UnknownOperation", "404", "501"})
+_NO_OPERATION = frozenset({"UnknownOperationException", "UnknownOperation", "404"})
 """The codes of servers that do not know the operation. What the endpoints of streams answer to
 calls on queues is not known."""
 _OTHER_ENDPOINT = (
@@ -32,7 +32,7 @@ def explain_queue(error: CallError, operation: str, subject: str, place: Place) 
     if about is not None:
         return about
     endpoint = f" {_OTHER_ENDPOINT} This endpoint was given." if place.endpoint else ""
-    if code in _NO_OPERATION:
+    if code in _NO_OPERATION or status_of(error) == NOT_IMPLEMENTED:
         return ServiceError(
             f"The endpoint of {where} does not know {operation}. {_OTHER_ENDPOINT} The service "
             f"said: {said}"

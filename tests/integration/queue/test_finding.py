@@ -348,6 +348,14 @@ def test_a_limit_that_passes_is_outlasted(script: Script, waiting: Waiting) -> N
     assert find(script, waiting, create=NewQueue("s"))[0].arn == ARN
 
 
+def test_a_server_without_queues_is_told_at_once(script: Script, waiting: Waiting) -> None:
+    """As an emulator is, which answers as after an internal failure otherwise."""
+    script.on("ListQueues", refusal("InternalFailure", status=501))
+    with pytest.raises(ServiceError, match=r"does not know ListQueues.*emulator may not have"):
+        find(script, waiting)
+    assert waiting.waits == []
+
+
 def test_what_may_not_be_asked_about_a_limit_does_not_end_the_wait(
     script: Script, waiting: Waiting
 ) -> None:

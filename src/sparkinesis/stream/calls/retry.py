@@ -65,9 +65,12 @@ def error_code(error: BaseException) -> str:
 def is_retryable(error: BaseException) -> bool:
     """Return True if a retry may succeed: after throttling, 5xx, timeouts and broken connections.
 
-    A call that is denied, names a missing stream or has invalid arguments fails each time.
+    A call that is denied, names a missing stream, has invalid arguments or is one that the server
+    does not have fails each time.
     """
     if isinstance(error, ClientError):
+        if status_of(error) == NOT_IMPLEMENTED:
+            return False
         code = error_code(error)
         return code in THROTTLED or code in _TRANSIENT or _is_of_the_server(error)
     return isinstance(error, _UNANSWERED)
@@ -80,9 +83,19 @@ def is_in_doubt(error: BaseException) -> bool:
     return isinstance(error, _UNANSWERED)
 
 
+NOT_IMPLEMENTED = 501
+"""The HTTP status by which emulators of AWS say that they do not have an operation."""
+
+
+def status_of(error: BaseException) -> int:
+    """Return the HTTP status of an answer that is an error; 0 if there is none."""
+    response = error.response if isinstance(error, ClientError) else {}
+    status: int = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    return status
+
+
 def _is_of_the_server(error: ClientError) -> bool:
-    status: int = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    return status >= 500
+    return status_of(error) >= 500 and status_of(error) != NOT_IMPLEMENTED
 
 
 def result_of(error: BaseException, operation: str | None = None) -> str:
