@@ -57,7 +57,7 @@ test-page: $(SETUP) ## Test the live page in a headless Chromium (apt install ch
 # `make test-more` skips those whose packages are missing, and says so. Needs Maven, and Debian's package postgresql.
 test-lakes: $(SETUP) $(LAKES) $(BYTECODE) ## Write into lakes and databases through kill -9 (apt install maven postgresql)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test-lakes]'
-	LAKE_TESTS=required $(BIN)/python -m pytest -m '' tests/spark/lakes tests/integration/worker/test_exactly_once.py --durations=15 $(ARGS)
+	LAKE_TESTS=required $(BIN)/python -m pytest -m '' tests/spark/lakes tests/integration/worker/test_exactly_once.py tests/integration/queue/test_once.py --durations=15 $(ARGS)
 
 # Installs from PyPI, and leaves out, with a sentence that says why, what this machine does not have.
 compat: $(UV) ## Run the core of the tests on old and new Sparks, Pythons and libraries (ARGS="--only lowest")

@@ -62,6 +62,8 @@ _MORE = (
     "tests/integration/cli/test_tail_and_put.py::test_refused_records_are_put_again",
     "tests/integration/compat/test_kclpy_sample.py",
     "tests/integration/examples/test_active_users.py::test_old_heartbeats",
+    "tests/integration/queue/test_once.py::test_postgres",
+    "tests/integration/queue/test_start.py",
     "tests/integration/stream/test_following.py::test_an_idle_shard_is_asked_once_a_second",
     "tests/integration/stream/test_following.py::test_what_comes_later_is_not_there_now",
     "tests/integration/ui/test_command.py",

@@ -50,9 +50,11 @@ def session(server: LocalServer, spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def empty(server: LocalServer) -> Iterator[LocalServer]:
-    """The server without streams and tables, as it is again in the end."""
+    """The server without streams, queues and tables, as it is again in the end."""
     yield server
     kinesis: Any = server.client("kinesis", REGION)
+    for queue in kinesis.list_queues()["QueueSummaries"]:
+        kinesis.delete_queue(QueueARN=queue["QueueARN"])
     for name in kinesis.list_streams()["StreamNames"]:
         kinesis.delete_stream(StreamName=name, EnforceConsumerDeletion=True)
     dynamodb: Any = server.client("dynamodb", REGION)

@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 import sparkinesis
+import sparkinesis.queue
 from sparkinesis import (
     Application,
     Checkpointer,
@@ -39,6 +40,7 @@ from sparkinesis.cli.app import app
 from sparkinesis.compat.kclpy.kcl import KCLProcess
 from sparkinesis.errors import OptionError
 from sparkinesis.metrics import CloudWatchMetrics
+from sparkinesis.queue import NewQueue, QueueApplication, QueueOptions, QueueRecord
 from sparkinesis.source.options.option_table import OPTIONS
 from sparkinesis.source.row_columns import NAMES as COLUMNS
 from tests.documents import ROOT, blocks, links, tables, without_blocks
@@ -60,10 +62,15 @@ INSTANCES = {
     "query": StreamingQuery,
 }
 """Variables of the pages, and the class of each."""
+OF_QUEUES = {"sqs": {"record": QueueRecord}}
+"""Those of pages that lead to queues."""
 
 PARAMETERS = {
     field.name
-    for kind in (Application, WorkerOptions, FanOutOptions, LeaseTableOptions, CloudWatchMetrics)
+    for kind in (
+        *(Application, WorkerOptions, FanOutOptions, LeaseTableOptions, CloudWatchMetrics),
+        *(QueueApplication, QueueOptions, NewQueue),
+    )
     for field in dataclasses.fields(kind)
 }
 PARAMETERS |= set(inspect.signature(Application.run).parameters)
@@ -117,7 +124,7 @@ def of_name(name: str) -> object:
         return {"sparkinesis": sparkinesis, "KCLProcess": KCLProcess}[name]
     if callable(getattr(RecordProcessor, name, None)):
         return functools.partial(getattr(RecordProcessor, name), None)
-    for page in (sparkinesis, errors, metrics):
+    for page in (sparkinesis, sparkinesis.queue, errors, metrics):
         if hasattr(page, name):
             return getattr(page, name)
     homes = [home for home in SPARK if hasattr(home, name)]
@@ -150,11 +157,17 @@ def ours(page: Path) -> Iterator[str]:
                 yield from codes(theirs if here == "the same" else here)
 
 
-NAMED = [pytest.param(code, id=f"{page.stem}: {code}") for page in ORIGINS for code in ours(page)]
+NAMED = [
+    pytest.param(page.stem, code, id=f"{page.stem}: {code}")
+    for page in ORIGINS
+    for code in ours(page)
+]
 
 
-@pytest.mark.parametrize("code", NAMED)
-def test_what_a_table_names_exists(code: str) -> None:
+@pytest.mark.parametrize(("page", "code"), NAMED)
+def test_what_a_table_names_exists(page: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, kind in OF_QUEUES.get(page, {}).items():
+        monkeypatch.setitem(INSTANCES, name, kind)
     check(code)
 
 
