@@ -1,7 +1,8 @@
 """Writes the files of this folder that are made of tables: ``python -m deploy``.
 
-``prometheus/rules.yml`` and ``grafana/sparkinesis.json`` of the catalogue of metrics, and
-``iam/*.json`` of `deploy.iam`. Needs the extra ``test``.
+``prometheus/rules.yml`` and ``grafana/sparkinesis.json`` of the catalogue of metrics,
+``cloudwatch/*.json`` of `deploy.alarms`, and ``iam/*.json`` of `deploy.iam`. Needs the extra
+``test``.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from deploy.iam import POLICIES, document
+from deploy import alarms, iam
 from deploy.rules import DEFAULTS, Thresholds, rules
 
 HERE = Path(__file__).parent
 RULES = Path("prometheus/rules.yml")
 DASHBOARD = Path("grafana/sparkinesis.json")
 IAM = Path("iam")
+ALARMS = Path("cloudwatch")
+KINDS = ("rules", "dashboard", "iam", "alarms")
 LIMITS = (
     ("lag", "SECONDS", "default: half a day"),
     ("checkpoint_age", "SECONDS", "default: 15 minutes"),
@@ -23,6 +26,7 @@ LIMITS = (
     ("failures", "COUNT", "failed calls within 10 minutes that are no alarm; default: 5"),
     ("table", "SECONDS", "since the lease table was seen; default: 2 minutes"),
     ("progress", "SECONDS", "of one batch of a query; default: 30 minutes"),
+    ("redeliveries", "PERCENT", "of the records that a queue delivers; default: 10"),
 )
 """An option for each of the `Thresholds`: its field, its unit and its help."""
 
@@ -38,11 +42,14 @@ def main() -> None:
             metavar=metavar,
             help=text,
         )
-    parser.add_argument("--only", choices=("rules", "dashboard", "iam"), help="default: all")
+    parser.add_argument("--only", choices=KINDS, help="default: all")
     options = parser.parse_args()
     if options.only in (None, "iam"):
-        for policy in POLICIES:
-            _write(options.to / IAM / f"{policy.name}.json", document(policy))
+        for policy in iam.POLICIES:
+            _write(options.to / IAM / f"{policy.name}.json", iam.document(policy))
+    if options.only in (None, "alarms"):
+        for alarm in alarms.ALARMS:
+            _write(options.to / ALARMS / f"{alarm.name}.json", alarms.document(alarm))
     if options.only in (None, "rules"):
         limits = Thresholds(**{name: getattr(options, name) for name, _, _ in LIMITS})
         _write(options.to / RULES, rules(limits))

@@ -40,9 +40,10 @@ from sparkinesis.metrics.metric import Metric
 
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 VARIABLES = {
-    "application": (c.LEASES_HELD, c.FLEET_WANTED, c.SHARD_LAG),
+    "application": (c.LEASES_HELD, c.FLEET_WANTED, c.SHARD_LAG, c.QUEUE_IN_HAND),
     "stream": (c.LAG, c.QUERY_LAG_MAX, c.SHARD_LAG),
     "query": (c.QUERY_LAG_MAX,),
+    "queue": (c.QUEUE_IN_HAND,),
 }
 """The labels by which a reader chooses, and the metrics whose values are offered."""
 RATE = "$__rate_interval"
@@ -121,6 +122,7 @@ def panel(title: str, unit: str, metric: Metric, *lines: Line) -> Panel:
 
 
 _WHO = ("application", "stream")
+_QUEUE = ("application", "queue")
 
 ROWS: dict[str, tuple[Panel, ...]] = {
     "Lag": (
@@ -328,6 +330,66 @@ ROWS: dict[str, tuple[Panel, ...]] = {
             ),
         ),
     ),
+    "Queues": (
+        panel(
+            "Age of records when they are received",
+            "s",
+            c.QUEUE_AGE,
+            Line(
+                f"{rate(c.QUEUE_AGE, *_QUEUE, suffix='_sum').expression} / "
+                f"{rate(c.QUEUE_AGE, *_QUEUE, suffix='_count').expression}",
+                f"mean {legend(*_QUEUE)}",
+            ),
+            quantile(0.99, c.QUEUE_AGE, *_QUEUE),
+        ),
+        Panel(
+            "Records",
+            "cps",
+            f"{c.QUEUE_RECEIVED.help} {c.QUEUE_ACKNOWLEDGED.help}",
+            (
+                Line(rate(c.QUEUE_RECEIVED, *_QUEUE).expression, f"received {legend(*_QUEUE)}"),
+                Line(
+                    rate(c.QUEUE_ACKNOWLEDGED, *_QUEUE).expression,
+                    f"acknowledged {legend(*_QUEUE)}",
+                ),
+            ),
+        ),
+        Panel(
+            "Failures and redeliveries",
+            "short",
+            f"{c.QUEUE_FAILED.help} {c.QUEUE_REDELIVERED.help}",
+            (
+                Line(events(c.QUEUE_FAILED, *_QUEUE).expression, f"failed {legend(*_QUEUE)}"),
+                Line(
+                    events(c.QUEUE_REDELIVERED, *_QUEUE).expression,
+                    f"delivered again {legend(*_QUEUE)}",
+                ),
+            ),
+        ),
+        panel(
+            "Holds lost", "short", c.QUEUE_HOLDS_LOST, events(c.QUEUE_HOLDS_LOST, *_QUEUE, "state")
+        ),
+        panel(
+            "Refusals",
+            "short",
+            c.QUEUE_REFUSALS,
+            events(c.QUEUE_REFUSALS, *_QUEUE, "call", "code"),
+        ),
+        panel("Records in hand", "short", c.QUEUE_IN_HAND, total(c.QUEUE_IN_HAND, *_QUEUE)),
+        panel("Extensions of holds", "cps", c.QUEUE_EXTENSIONS, rate(c.QUEUE_EXTENSIONS, *_QUEUE)),
+        Panel(
+            "Receives without records",
+            "cps",
+            f"{c.QUEUE_EMPTY_RECEIVES.help} {c.QUEUE_RECEIVES_FAILED.help}",
+            (
+                Line(rate(c.QUEUE_EMPTY_RECEIVES, *_QUEUE).expression, f"empty {legend(*_QUEUE)}"),
+                Line(
+                    rate(c.QUEUE_RECEIVES_FAILED, *_QUEUE, "code").expression,
+                    f"failed {legend(*_QUEUE, 'code')}",
+                ),
+            ),
+        ),
+    ),
 }
 
 
@@ -336,7 +398,9 @@ def dashboard() -> str:
     board = (
         Dashboard("sparkinesis")
         .uid("sparkinesis")
-        .description("Kinesis streams, read by sparkinesis: workers, fleets and Spark queries.")
+        .description(
+            "Kinesis streams, read by sparkinesis: workers, fleets, Spark queries and queues."
+        )
         .tags(["kinesis", "sparkinesis"])
         .refresh("30s")
         .time("now-1h", "now")

@@ -18,6 +18,7 @@ class Resource(Enum):
     CONSUMER = "arn:aws:kinesis:REGION:ACCOUNT:stream/STREAM/consumer/CONSUMER:*"
     QUEUE = "arn:aws:kinesis:REGION:ACCOUNT:queue/QUEUE-ID"
     QUEUES = "arn:aws:kinesis:REGION:ACCOUNT:queue/*"
+    KEY = "arn:aws:kms:REGION:ACCOUNT:key/KEY-ID"
     TABLE = "arn:aws:dynamodb:REGION:ACCOUNT:table/APPLICATION"
     OWNER_INDEX = f"{TABLE}/index/LeaseOwnerToLeaseKeyIndex"
     STATES_TABLE = "arn:aws:dynamodb:REGION:ACCOUNT:table/APPLICATION-CoordinatorState"
@@ -202,6 +203,11 @@ POLICIES = (
         ),
     ),
     Policy(
+        "queue-decrypt",
+        "in addition, for the queue of a stream with server-side encryption",
+        (Grant("DecryptRecords", Resource.KEY, ("kms:Decrypt",)),),
+    ),
+    Policy(
         "create-queue", "the first one, in addition, if `create=` makes the queue", CREATE_QUEUE
     ),
     Policy(
@@ -233,6 +239,7 @@ POLICIES = (
 
 WITHOUT_CALL = {
     "kinesis:AssociateStreamsWithQueue": "CreateQueue needs it on the stream",
+    "kms:Decrypt": "Kinesis makes the call, for whoever receives",
     "dynamodb:TagResource": "CreateTable needs it for a table with tags",
 }
 """Permissions that belong to another action's call."""

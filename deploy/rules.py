@@ -34,6 +34,8 @@ class Thresholds:
     """More than the time between two complete looks at the lease table."""
     progress: int = 30 * 60
     """More than the longest micro-batch of a healthy query."""
+    redeliveries: int = 10
+    """Percent of the records that a queue delivers which were delivered before, if all is well."""
 
 
 _ONE_LINE = 1000
@@ -64,7 +66,13 @@ class Alert:
 
 
 def alerts(limits: Thresholds = DEFAULTS) -> list[Alert]:
-    return [*_of_lag(limits), *_of_shards(limits), *_of_failures(limits), *_of_workers(limits)]
+    return [
+        *_of_lag(limits),
+        *_of_shards(limits),
+        *_of_failures(limits),
+        *_of_workers(limits),
+        *_of_queues(limits),
+    ]
 
 
 def _of_lag(limits: Thresholds) -> list[Alert]:
@@ -286,13 +294,96 @@ def _of_workers(limits: Thresholds) -> list[Alert]:
         ),
         Alert(
             "NoWorker",
-            f"absent({held}) and absent({series(c.QUERY_RUNNING)})",
+            f"absent({held}) and absent({series(c.QUERY_RUNNING)}) "
+            f"and absent({series(c.QUEUE_IN_HAND)})",
             "5m",
             "critical",
             "There is no worker of any application, and no query",
             "Nobody reads the streams, or Prometheus reaches neither workers nor drivers.",
         ),
     ]
+
+
+def _of_queues(limits: Thresholds) -> list[Alert]:
+    of_queue = "by (application, queue)"
+    with_code = "by (application, queue, code)"
+    in_hand = series(c.QUEUE_IN_HAND)
+    return [
+        Alert(
+            "QueueAgeHigh",
+            # The buckets of a histogram end at minutes.
+            f"{_rate(c.QUEUE_AGE, of_queue, '_sum')} / {_rate(c.QUEUE_AGE, of_queue, '_count')} "
+            f"> {limits.lag}",
+            "5m",
+            "critical",
+            "{{ $labels.application }} receives records of {{ $labels.queue }} that are "
+            "{{ $value | humanizeDuration }} old",
+            "Records and dead letters that are older than the stream's retention are lost. Raise "
+            "the concurrency, start more processes, or extend the retention at once.",
+        ),
+        Alert(
+            "QueueUnreceived",
+            f"{_rate(c.QUEUE_RECEIVES_FAILED, with_code)} > 0 unless on (application, queue) "
+            f"({_rate(c.QUEUE_RECEIVED, of_queue)} > 0 "
+            f"or {_rate(c.QUEUE_EMPTY_RECEIVES, of_queue)} > 0)",
+            "5m",
+            "critical",
+            "{{ $labels.application }} cannot receive from {{ $labels.queue }}: {{ $labels.code }}",
+            "All of its receives fail. The log has the service's message.",
+        ),
+        Alert(
+            "QueueHoldsLost",
+            _any_new(c.QUEUE_HOLDS_LOST, "by (application, queue, state)"),
+            "",
+            "warning",
+            "{{ $labels.application }} has lost the holds of {{ $value | humanize }} records of "
+            "{{ $labels.queue }} within the hour: {{ $labels.state }}",
+            "They are delivered again, and what their handlers did is done twice. Extensions "
+            "failed, time_limit has passed, or the process stood still: the log names the records.",
+        ),
+        Alert(
+            "QueueRefusals",
+            _more_than(
+                series(c.QUEUE_REFUSALS),
+                "by (application, queue, call, code)",
+                limits.failures,
+                "10m",
+            ),
+            "",
+            "warning",
+            "{{ $labels.queue }} has refused to {{ $labels.call }} {{ $value | humanize }} records "
+            "of {{ $labels.application }} in 10 minutes: {{ $labels.code }}",
+            "ThrottlingException and InternalFailureException are tried again while the hold "
+            "lasts. ResourceNotFoundException is a hold that was lost.",
+        ),
+        Alert(
+            "QueueRedeliveries",
+            f"100 * {_rate(c.QUEUE_REDELIVERED, of_queue)} / {_rate(c.QUEUE_RECEIVED, of_queue)} "
+            f"> {limits.redeliveries}",
+            "10m",
+            "warning",
+            "{{ $value | humanize }} percent of the records that {{ $labels.application }} "
+            "receives from {{ $labels.queue }} were delivered before",
+            "Handlers fail, or holds are lost. A record that was delivered MaxReceiveCount times "
+            "is a dead letter of the queue.",
+        ),
+        Alert(
+            "QueueApplicationGone",
+            f"count {of_queue} (present_over_time({in_hand}[1h])) unless count {of_queue} "
+            f"({in_hand})",
+            "5m",
+            "critical",
+            "{{ $labels.application }} had a process that receives from {{ $labels.queue }} within "
+            "the last hour, and has none now",
+            "Nobody receives from the queue. Silence this for an hour if it was stopped on "
+            "purpose.",
+        ),
+    ]
+
+
+def _rate(metric: Metric, grouping: str, suffix: str = "") -> str:
+    """Return an expression for a counter's growth a second, over the last ten minutes."""
+    return f"sum {grouping} (rate({series(metric, suffix)}[10m]))"
 
 
 def _unless_paused(shards: str) -> str:

@@ -54,7 +54,10 @@ def test_every_metric_exists() -> None:
 
 def test_each_row_is_there() -> None:
     rows = [panel["title"] for panel in BOARD["panels"] if panel["type"] == "row"]
-    assert rows == ["Lag", "Throughput", "Failures", "Leases", "Calls", "Fleets", "Queries"]
+    assert rows == [
+        *("Lag", "Throughput", "Failures", "Leases", "Calls", "Fleets", "Queries"),
+        "Queues",
+    ]
 
 
 def test_charts_do_not_overlap_and_have_numbers_of_their_own() -> None:
@@ -71,7 +74,7 @@ def test_charts_do_not_overlap_and_have_numbers_of_their_own() -> None:
 
 def test_variables_choose_in_every_chart_that_has_the_label() -> None:
     names = {one["name"] for one in BOARD["templating"]["list"]}
-    assert names == {"datasource", "application", "stream", "query"}
+    assert names == {"datasource", "application", "stream", "query", "queue"}
     used = {name for text in expressions() for name in re.findall(r'=~"\$(\w+)"', text)}
     assert used == names - {"datasource"}
     for text in expressions():

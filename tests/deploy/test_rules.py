@@ -38,7 +38,13 @@ def test_every_metric_exists(path: Path) -> None:
 
 def test_thresholds_stand_in_the_rules() -> None:
     limits = Thresholds(
-        lag=111, checkpoint_age=222, processing=333, failures=444, table=555, progress=666
+        lag=111,
+        checkpoint_age=222,
+        processing=333,
+        failures=444,
+        table=555,
+        progress=666,
+        redeliveries=777,
     )
     text = rules(limits)
     found = {
@@ -55,6 +61,9 @@ def test_thresholds_stand_in_the_rules() -> None:
         "SparkinesisFailuresRising": ["444"],
         "SparkinesisTableUnseen": ["555"],
         "SparkinesisQueryStuck": ["666"],
+        "SparkinesisQueueAgeHigh": ["111"],
+        "SparkinesisQueueRefusals": ["444"],
+        "SparkinesisQueueRedeliveries": ["777"],
     }
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import sparkinesis
+import sparkinesis.queue
 from benchmarks.cost_model import Application
 from deploy.rules import alerts
 from sparkinesis import errors, events, sinks, status
@@ -26,18 +27,24 @@ INDEX, SIZING, UPGRADING = (FOLDER / f"{name}.md" for name in ("index", "sizing"
 TROUBLES = [page for page in sorted(FOLDER.glob("*.md")) if page not in {INDEX, SIZING, UPGRADING}]
 
 OF_OTHERS = {
+    "AccessDeniedException",
     "BatchExecuteStatement",
     "DecreaseStreamRetentionPeriod",
+    "DescribeStreamSummary",
     "GetRecords",
     "GetShardIterator",
-    "DescribeStreamSummary",
     "ImportError",
+    "KMSAccessDeniedException",
     "KinesisClientLibDependencyException",
     "ListShards",
+    "MaxReceiveCount",
     "PutRecords",
     "PySpark",
+    "ResourceNotFoundException",
     "Restart",
     "ThrottlingException",
+    "VisibleDeadLetterQueueRecords",
+    "VisibleQueueRecords",
 }
 """Names of AWS, of the KCL for Java, of Python and of systemd."""
 
@@ -88,7 +95,7 @@ def test_the_metrics_exist(page: Path) -> None:
 def test_the_events_and_classes_exist(page: Path) -> None:
     ours = {name for each in (errors, events, status) for name in _classes_of(each)}
     ours |= (
-        set(sparkinesis.__all__)
+        {*sparkinesis.__all__, *sparkinesis.queue.__all__}
         | set(dir(sinks))
         | {"LocalServer"}
         | {f"Sparkinesis{a.name}" for a in alerts()}
