@@ -150,7 +150,9 @@ class QueueWorker:
         with self._lock:
             by = self._clock() + within + (self._options.wait_time if timeout is None else 0.0)
             self._end_by = by if self._end_by is None else min(self._end_by, by)
-            self._requested.set()
+        # Here, and not in the worker's thread: a handler that ends now would have a receive begin.
+        self._receiving.stop()
+        self._requested.set()
 
     def shutdown(self, timeout: float | None = None) -> bool:
         """Shut down gracefully, and wait until the worker has ended.
@@ -271,7 +273,6 @@ class QueueWorker:
             self._end()
 
     def _shut_down(self) -> None:
-        self._receiving.stop()
         self._handling.give_back(self._runner.take_back())
         self._is_forced |= not self._receiving.wait(self._seconds_left)
         self._handling.release_left()
