@@ -210,7 +210,7 @@ class HoldKeeper:
 
     def _watch(self, held: Held, began_at: float) -> None:
         at = held.until
-        if self._extends and began_at + self.visibility < held.let_go_at:
+        if self._extends:
             at = extension_due(began_at, self.visibility, self._uniform)
         heapq.heappush(self._due, (at, next(self._numbers), held))
 
@@ -227,7 +227,7 @@ class HoldKeeper:
                 # One whose answer is under way is lost only if that does not come as a success.
                 if not held.asked:
                     self._lose(held)
-            elif self._extends and held.until < held.let_go_at and not held.is_returned:
+            elif self._extends and held.until < held.let_go_at:
                 held.is_extending = True
                 self._extend.add(held, now)
             else:

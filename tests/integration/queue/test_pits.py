@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 
+import pytest
+
+from sparkinesis.errors import AccessDeniedError
 from sparkinesis.local import Call, Fault
 from sparkinesis.queue.record import QueueRecord
 from sparkinesis.stream.kpl import pack
@@ -114,6 +117,27 @@ def test_4_entries_that_failed_are_acknowledged_again(scene: QueueScene, handled
     assert not scene.receive(), "it is acknowledged"
 
 
+def test_4_an_acknowledgement_whose_answer_was_lost_is_no_lost_hold(
+    scene: QueueScene, handled: Handled, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is made again, and the service says that the handle is void: the first one had it."""
+    scene.put(b"one")
+    scene.fail(
+        "AcknowledgeQueueRecords",
+        lambda call: Fault.dropped("after") if call.ordinal == 1 else None,
+    )
+    worker = scene.start(handled)
+    handled.wait(1)
+
+    def moves() -> bool:
+        scene.pass_time(0.2)  # the lane's back-off
+        return worker.in_hand == 0
+
+    eventually(moves)
+    assert len(scene.server.kinesis.calls.select("AcknowledgeQueueRecords")) == 2
+    assert "has ended while" not in caplog.text
+
+
 def test_4_an_entry_that_cannot_succeed_is_not_tried_again(
     scene: QueueScene, handled: Handled
 ) -> None:
@@ -125,6 +149,17 @@ def test_4_an_entry_that_cannot_succeed_is_not_tried_again(
     eventually(lambda: worker.in_hand == 0)
     scene.pass_time(5)
     assert scene.calls("AcknowledgeQueueRecords") == 1
+
+
+@pytest.mark.parametrize("operation", ["ReceiveQueueRecords", "AcknowledgeQueueRecords"])
+def test_4_a_call_that_is_not_allowed_ends_the_worker(
+    scene: QueueScene, handled: Handled, operation: str
+) -> None:
+    scene.put(b"one")
+    scene.fail(operation, lambda _: Fault.error("AccessDeniedException"))
+    worker = scene.start(handled)
+    with pytest.raises(AccessDeniedError, match=operation):
+        scene.wait_for_end(worker)
 
 
 def test_5_a_shutdown_finishes_what_runs_and_returns_what_waits(
@@ -320,6 +355,17 @@ def test_10_bytes_bound_what_is_in_hand(scene: QueueScene, held_up: Handled) -> 
     held_up.wait(6)
     most = max(one.records for one in scene.server.kinesis.calls.select("ReceiveQueueRecords"))
     assert most <= 3
+
+
+def test_10_acknowledgements_that_fail_bound_what_is_received(
+    scene: QueueScene, handled: Handled
+) -> None:
+    scene.server.kinesis.limits = None
+    scene.put(*[b"%d" % number for number in range(400)])
+    scene.fail("AcknowledgeQueueRecords", lambda _: Fault.error("ThrottlingException"))
+    worker = scene.start(handled, concurrency=20)
+    eventually(lambda: not worker._keeper.has_room)
+    assert worker.in_hand < 400
 
 
 def test_10_acknowledgements_share_calls(scene: QueueScene, held_up: Handled) -> None:
