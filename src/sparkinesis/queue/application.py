@@ -29,6 +29,7 @@ from sparkinesis.stream.address import (
     is_loopback,
     repr_without_secrets,
 )
+from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.timing import MACHINE, Timing
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.on_error import OnError, check_policy
@@ -210,7 +211,7 @@ class QueueApplication:
         metrics = metrics_of(self.options.metrics, measured, *own)
         try:
             worker = QueueWorker(
-                QueueClient(address, metrics=metrics),
+                QueueClient(address, timing.of(Backoff(), rng), metrics),
                 HandlerSettings(
                     name,
                     self.handler,

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import CancelledError
 from functools import partial
 from typing import Any
 
@@ -178,8 +179,8 @@ class Handling:
         """Begin a call of a handler that is ``async def``, and call ``then`` once it has ended."""
         records = self._begin(work)
         if not records:
-            self._finish(work, records, None)
-            then()
+            # In another thread: `then` may begin the next call, of which the same may be true.
+            self._calls.run_in_thread(partial(self._finish, work, records, None, then))
             return
 
         def done(error: BaseException | None) -> None:
@@ -240,6 +241,11 @@ class Handling:
             failed = self._named(work.returned, records) if error is None else set(records)
         except ProcessorError as mistake:
             error, failed = mistake, set(records)
+        if isinstance(error, CancelledError) and any(held.is_let_go for held in work.helds):
+            # Its handler did not fail: one of its records is no longer ours. The others come again.
+            for record in records:
+                settle(record, RELEASE)
+            return 0
         for record in records:
             if record in failed:
                 self._failed(record, error or _NamedError(name_of(self._settings.handler)))

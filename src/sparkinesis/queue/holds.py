@@ -96,7 +96,7 @@ class HoldKeeper:
         self._return = Lane("return", _VISIBILITY, self._ask_later, linger=linger)
         self._lanes = (self._extend, self._acknowledge, self._return)
         self._told: deque[Told] = deque()
-        self._held: set[Held] = set()
+        self._held: dict[Held, None] = {}
         """The records in hand."""
         self._settling = 0
         """Those of them whose handlers have ended."""
@@ -112,13 +112,13 @@ class HoldKeeper:
         with self._changed:
             for one in held:
                 self._watch(one, sent_at)
-            self._held.update(held)
+            self._held.update(dict.fromkeys(held))
             self._changed.notify()
         return held
 
     def is_held(self, held: Held) -> bool:
         """Return True if nobody else can have the record now."""
-        return self._clock() < held.until and not held.is_let_go
+        return self._clock() < held.until and not (held.is_let_go or held.is_returned)
 
     def end(self, held: Held, fate: Fate) -> None:
         """Note that the handler of one of the record's parts has ended. Returns at once."""
@@ -135,7 +135,7 @@ class HoldKeeper:
     def drop(self, held: Held) -> None:
         """Forget a record whose hold ended before any handler had it: it comes again."""
         with self._changed:
-            if not held.is_gone:
+            if not (held.is_gone or held.is_settling):
                 self._lose(held, "waiting")
 
     @property
@@ -256,7 +256,7 @@ class HoldKeeper:
 
     def _forget(self, held: Held) -> None:
         held.is_gone = True
-        self._held.discard(held)
+        self._held.pop(held, None)
         self._settling -= held.is_settling
         if len(self._due) > _MOST_GONE + 2 * len(self._held):
             # Those that are settled stay for most of a visibility timeout, which may be 12 hours.
@@ -300,6 +300,8 @@ class HoldKeeper:
     def _apply(self, lane: Lane, held: Held, sent_at: float, means: Answer, now: float) -> None:
         if lane is self._extend:
             held.is_extending = False
+            if held.asked and means is Answer.LOST:
+                return  # it is settled, or not: that call's own answer says so
         if held.is_gone:
             return
         if means is Answer.AGAIN and now < held.until:

@@ -26,8 +26,9 @@ class QueueOptions:
     """
 
     wait_time: int = 9
-    """Default: 9 s, the service's. How long a receive waits for records, 1 to 20. An idle process
-    makes one call in this time; a shutdown waits for the receive that is under way."""
+    """Default: 9 s, the service's. How long a receive waits for records, 1 to 20, but no longer
+    than half of a hold. An idle process makes one call in this time; a shutdown waits for the
+    receive that is under way."""
     visibility_timeout: int | None = None
     """Default: None, the queue's. How long a received record is held before it is extended, 2 to
     43,200 s. Shorter: the records of a killed process come again sooner; longer: fewer calls."""

@@ -130,6 +130,7 @@ class Places:
         handled: those of the records that the handler has returned for.
         """
         with self._changed:
+            before = self._free()
             self.handled += handled
             self._taken -= records
             self._bytes -= size
@@ -140,7 +141,7 @@ class Places:
             free = self._free()
             if self._is_closed:
                 self._changed.notify_all()
-            elif free and (free == 1 or free >= min(MOST_RECEIVED, self._most)):
+            elif free and (not before or free >= min(MOST_RECEIVED, self._most)):
                 self._changed.notify()
 
     def close(self) -> None:

@@ -116,7 +116,8 @@ class QueueWorker:
             client,
             places,
             self._deliver,
-            wait_time=options.wait_time,
+            # The holds of an answer count from before its wait.
+            wait_time=max(1, min(options.wait_time, visibility // 2)),
             # As the queue had it at the start: if that is changed meanwhile, holds keep their time.
             visibility=visibility,
             clock=timing.clock,
