@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from botocore.exceptions import (
     ClientError,
@@ -83,6 +83,10 @@ def client_error(operation: str, code: str, message: str, status: int, **more: A
     return ClientError(response, operation)
 
 
+Answer: TypeAlias = Callable[[Any, BaseException | None], None]
+"""Takes the answer to a call, or its error."""
+
+
 class Network:
     """Carries calls of tasks to services, which know nothing of tasks.
 
@@ -138,6 +142,55 @@ class Network:
         if fault not in {None, "slow", OVERLOADED}:
             raise self._failure(fault, operation)
         value, error = answer[0]
+        if error is not None:
+            raise error
+        return value
+
+    def poll(
+        self,
+        service: str,
+        operation: str,
+        begin: Callable[[Process, Answer], None],
+        *,
+        timeout: float,
+    ) -> Any:
+        """As `call`, of a call that may wait at the service: ``begin`` is given what takes its end.
+
+        Whoever sent it may be gone by then, as far as the service knows it is not.
+        """
+        scheduler = self._scheduler
+        scheduler.maybe_pause()
+        task = scheduler.current
+        assert task is not None, "only tasks call services"
+        process, is_waiting = task.process, True
+        fault = self._faults(service, operation, process)
+        there, back = self._latency(), self._latency()
+        if fault == "slow":
+            back += 1.0 + (SLOWEST - 1.0) * self._random()
+        elif fault == "late":
+            there = timeout * (1.0 + (_LATEST - 1.0) * self._random())
+        answers: list[tuple[Any, BaseException | None]] = []
+
+        def come(value: Any, error: BaseException | None) -> None:
+            answers.append((value, error))
+            if is_waiting:
+                scheduler.wake(task)
+
+        def answer(value: Any, error: BaseException | None) -> None:
+            if fault not in {"timeout_after", "late"}:
+                scheduler.at(scheduler.now + back, lambda: come(value, error))
+
+        if fault in {None, "slow", *LOSE_ANSWERS}:
+            scheduler.at(scheduler.now + there, lambda: begin(process, answer))
+        elif fault != "timeout":
+            scheduler.at(scheduler.now + there, lambda: answer(None, None))
+        was_woken = scheduler.park(timeout)
+        is_waiting = False
+        if not was_woken:
+            raise ReadTimeoutError(endpoint_url=URL)
+        if fault not in {None, "slow"}:
+            raise self._failure(fault, operation)
+        ((value, error),) = answers
         if error is not None:
             raise error
         return value

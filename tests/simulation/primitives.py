@@ -1,15 +1,17 @@
 """`threading`, as far as the package uses it, on a scheduler's tasks; and its installation.
 
 The modules of the package run as they are: within `installed` their name ``threading`` means the
-tasks of one scheduler, and so do ``Future``, ``ThreadPoolExecutor`` and ``asyncio``. What
-`threading` leaves open (who gets a lock next, who runs after a notification) the scheduler's seed
-decides.
+tasks of one scheduler, and so do ``queue``, ``Future``, ``ThreadPoolExecutor`` and ``asyncio``.
+What `threading` leaves open (who gets a lock next, who runs after a notification) the scheduler's
+seed decides.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
 import importlib
+import queue
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -230,6 +232,39 @@ class Thread:
         self._has_ended.wait(timeout)
 
 
+class SimpleQueue:
+    """A queue without a bound, as far as it is used."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._items: deque[Any] = deque()
+        self._changed = Condition(scheduler)
+
+    def put(self, item: Any) -> None:
+        with self._changed:
+            self._items.append(item)
+            self._changed.notify()
+
+    def get(self) -> Any:
+        with self._changed:
+            self._changed.wait_for(lambda: self._items)
+            return self._items.popleft()
+
+    def get_nowait(self) -> Any:
+        with self._changed:
+            if not self._items:
+                raise queue.Empty
+            return self._items.popleft()
+
+
+class Queues:
+    """Replaces the module `queue`."""
+
+    Empty = queue.Empty
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.SimpleQueue = partial(SimpleQueue, scheduler)
+
+
 class Future(concurrent.futures.Future[Any]):
     """A future for which tasks wait."""
 
@@ -354,6 +389,7 @@ def installed(scheduler: Scheduler) -> Iterator[None]:
     """Makes the package's threads tasks of ``scheduler`` during the block."""
     replacements: dict[str, object] = {
         "threading": Threading(scheduler),
+        "queue": Queues(scheduler),
         "asyncio": Asyncio(scheduler, Event, Future),
         "Future": partial(Future, scheduler),
         "ThreadPoolExecutor": lambda workers, thread_name_prefix="pool": ThreadPoolExecutor(

@@ -1,8 +1,8 @@
 """Finds the threads, locks and queues of the package that the simulation cannot replace.
 
-`primitives` replaces four names that a module imports at its top: ``threading``, ``asyncio``, and
-``Future`` and ``ThreadPoolExecutor`` of `concurrent.futures`. Everything else stays real in a
-simulated world, and whoever waits for a real lock there waits for ever.
+`primitives` replaces five names that a module imports at its top: ``threading``, ``queue``,
+``asyncio``, and ``Future`` and ``ThreadPoolExecutor`` of `concurrent.futures`. Everything else
+stays real in a simulated world, and whoever waits for a real lock there waits for ever.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "sparkinesis"
 
 REPLACED = {
     "asyncio": "asyncio",
+    "queue": "queue",
     "threading": "threading",
     "concurrent.futures.Future": "Future",
     "concurrent.futures.ThreadPoolExecutor": "ThreadPoolExecutor",
@@ -107,6 +108,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     **dict.fromkeys(
         (
             ("application.py", "asyncio in a block"),
+            ("queue/application.py", "asyncio in a block"),
             ("worker/checkpointer.py", "asyncio in a block"),
             ("worker/lifecycle/batch_loop.py", "asyncio in a block"),
             ("worker/lifecycle/run_async.py", "asyncio"),
@@ -117,6 +119,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ),
     **dict.fromkeys(
         (
+            ("queue/handling.py", "concurrent.futures.CancelledError"),
             ("worker/lifecycle/batch_loop.py", "concurrent.futures"),
             ("worker/lifecycle/batch_loop.py", "concurrent.futures.CancelledError"),
             ("worker/lifecycle/shard/concurrent_delivery.py", "concurrent.futures.CancelledError"),

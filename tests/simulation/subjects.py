@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.simulation.query.subject import SUBJECT as QUERIES
+from tests.simulation.queues.subject import QUEUES
 from tests.simulation.ranges.subject import RANGES
 from tests.simulation.several.subject import SEVERAL
 from tests.simulation.subject import Subject
@@ -31,4 +32,5 @@ SUBJECTS: tuple[Subject[Any], ...] = (
     SEVERAL,
     QUERIES,
     RANGES,
+    QUEUES,
 )

@@ -18,6 +18,8 @@ from tests.simulation import reach
 from tests.simulation.led import rough_led
 from tests.simulation.query.histories import rough_history as rough_query
 from tests.simulation.query.world import World as Queries
+from tests.simulation.queues.histories import rough_history as rough_queue
+from tests.simulation.queues.world import World as Queues
 from tests.simulation.ranges.world import Ranges
 from tests.simulation.rough import rough_history
 from tests.simulation.subscribing import rough_subscribing
@@ -68,7 +70,6 @@ def test_planted_threads_are_found(tmp_path: Path) -> None:
         "planted.py: concurrent.futures",
         "planted.py: concurrent.futures.ThreadPoolExecutor as Pool",
         "planted.py: multiprocessing in a block",
-        "planted.py: queue",
         "planted.py: selectors",
         "planted.py: threading as t",
         "planted.py: threading in a block",
@@ -129,6 +130,7 @@ def test_a_planted_call_of_the_machine_is_found_in_any_task() -> None:
         *(pytest.param(World(rough_led(n)).run, id=f"led workers {n}") for n in (0, 3, 5)),
         pytest.param(Queries(rough_query(0)).run, id="queries"),
         pytest.param(Ranges(0).run, id="ranges"),
+        *(pytest.param(Queues(rough_queue(n)).run, id=f"queues {n}") for n in (0, 2, 3)),
     ],
 )
 def test_no_simulated_code_asks_the_machine_for_time_or_chance(

@@ -34,6 +34,11 @@ _SEEN: tuple[tuple[type, str, Callable[..., object]], ...] = (
             timeout,
         ),
     ),
+    (
+        Network,
+        "poll",
+        lambda network, *args, timeout: (_of_task(network._scheduler), args[:2], timeout),
+    ),
     (KinesisClient, "serve", lambda _, operation, request: (operation, request_body(request))),
     (LeaseTableModel, "serve", lambda _, operation, request, *more: (operation, request, more)),
     (LeaseTableModel, "put", lambda table, *write: (table._clock(), write, table._by)),

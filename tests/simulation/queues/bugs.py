@@ -1,0 +1,108 @@
+"""Planted bugs in applications that consume a queue."""
+
+from __future__ import annotations
+
+from tests.simulation.subject import planted
+
+BUGS = planted("""
+an aggregate is acknowledged with its first user record | acknowledged_after_handling
+    queue.handling:Handling.works
+    - held.parts = len(found)
+    + held.parts = 1
+a record is acknowledged when its handler begins | acknowledged_after_handling
+    queue.handling:Handling._begin
+    - found.append(record)
+    + found.append(record)
+    + settle(record, ACKNOWLEDGE)
+the records that a batch names as failed are acknowledged | acknowledged_after_handling
+    queue.handling:Handling._named
+    + return set()
+a coroutine that was cancelled has failed | acknowledged_after_handling
+    queue.handling:Handling._settle
+    - if isinstance(error, CancelledError) and any(held.is_let_go for held in work.helds):
+    + if False:
+a record that fails is given up | nothing_is_lost
+    queue.hold_rules:verdict
+    - return Verdict(Fate(retry_seconds(policy, receive_count, uniform)))
+    + return Verdict(ACKNOWLEDGE)
+a receive that fails is the last one | nothing_is_lost
+    queue.receiving:Receiving._may_go_on
+    + was(self, error, failures)
+    + return False
+the places of a receive that fails stay taken | nothing_is_lost
+    queue.receiving:Receiving._poll
+    - self._places.received(asked, [])
+    + pass
+only the first place that is free is told | nothing_is_lost
+    queue.receiving:Places.free
+    - elif free and (not before or free >= min(MOST_RECEIVED, self._most)):
+    + elif free == 1 or free >= min(MOST_RECEIVED, self._most):
+a hold lasts as long as the queue says by now | one_at_a_time
+    queue.receiving:Receiving.__init__
+    - self._visibility = visibility
+    + self._visibility = None
+a record that its handler has released counts as held | one_at_a_time
+    queue.holds:HoldKeeper.is_held
+    + return self._clock() < held.until and not held.is_let_go
+a hold counts from its answer | one_at_a_time
+    queue.receiving:Receiving._poll
+    - self._deliver(records, sent_at)
+    + self._deliver(records, self._clock())
+an extension counts from its answer | one_at_a_time
+    queue.holds:HoldKeeper._apply
+    - held.until = sent_at + self.visibility
+    + held.until = now + self.visibility
+a hold that has ended is noticed late | one_at_a_time
+    queue.holds:HoldKeeper.is_held
+    + return not held.is_let_go
+a record that has expired is handled | one_at_a_time
+    queue.handling:Handling._begin
+    - if not record.is_held:
+    + if held.is_gone:
+holds are extended in the last moment | extended_or_let_go
+    queue.hold_rules:extension_due
+    + return sent_at + 0.999 * visibility
+a receive waits for longer than its holds last | extended_or_let_go
+    queue.worker:QueueWorker.__init__
+    - max(1, min(options.wait_time, visibility // 2))
+    + options.wait_time
+a hold is extended once | extended_or_let_go
+    queue.holds:HoldKeeper._apply
+    - self._watch(held, sent_at)
+    + pass
+handlers are not told of a lost hold | extended_or_let_go
+    queue.holds:HoldKeeper._lose
+    - held.let_go()
+    + pass
+an acknowledged record is counted as lost | extended_or_let_go
+    queue.holds:HoldKeeper._apply
+    - if held.asked and means is Answer.LOST:
+    + if False:
+lost holds are not counted | extended_or_let_go
+    queue.holds:HoldKeeper._lose
+    - self._metrics.add(QUEUE_HOLDS_LOST, (*self._labels, where))
+    + pass
+each receive asks for ten records | no_receive_without_room
+    queue.receiving:Places.reserve
+    - min(MOST_RECEIVED, self._free())
+    + MOST_RECEIVED
+two receives take the same place | no_receive_without_room
+    queue.receiving:Places.reserve
+    - min(MOST_RECEIVED, self._free())
+    + max(1, min(MOST_RECEIVED, self._free()))
+the user records of an aggregate take one place | no_receive_without_room
+    queue.receiving:Places.unpacked
+    + pass
+records wait for slow handlers | no_receive_without_room
+    queue.hold_rules:spare_places
+    + return MOST_RECEIVED
+a shutdown waits for handlers for ever | shutdown_is_bounded
+    queue.worker:QueueWorker._seconds_left
+    + return float("inf")
+what no handler has begun is not released | shutdown_is_bounded
+    queue.handling:Handling.release_left
+    + pass
+the last acknowledgements are not waited for | shutdown_is_bounded
+    queue.holds:HoldKeeper._is_done
+    + return self._close_by is not None
+""")
