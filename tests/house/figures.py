@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.house.modules import Module, attributes, only_hands_on, read_modules
+from tests.house.handing_on import handing_on
+from tests.house.modules import Module, attributes, read_modules
 
 FEW_LINES = 40
 SHORT = 100
@@ -111,6 +112,7 @@ def _classes_and_functions(modules: Sequence[Module]) -> list[Figure]:
         (name for name, size in sizes.items() if size > MANY_ATTRIBUTES),
         key=lambda name: -sizes[name],
     )
+    needless, demanded = handing_on(modules)
     return [
         Figure(
             f"classes with more than {MANY_ATTRIBUTES} attributes, options aside",
@@ -118,14 +120,9 @@ def _classes_and_functions(modules: Sequence[Module]) -> list[Figure]:
             names=[f"{name} {sizes[name]}" for name in large],
         ),
         Figure("attributes of the largest class", max(sizes.values(), default=0), names=large[:1]),
+        _counted("functions that only hand on", needless),
         _counted(
-            "functions that only hand on",
-            (
-                f"{module.name}.{function.name}"
-                for module in modules
-                for function in module.functions()
-                if only_hands_on(function)
-            ),
+            "functions that hand on, as Python, a protocol or the public API demands", demanded
         ),
     ]
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 _LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 _FOR_TOOLS = re.compile(r"#\s*(noqa|type:|fmt:|pragma)")
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass
@@ -46,7 +45,7 @@ class Module:
             if token.type != tokenize.COMMENT and token.type not in _LAYOUT:
                 code.update(range(token.start[0], token.end[0] + 1))
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Expr) and _is_docstring(node):
+            if isinstance(node, ast.Expr) and is_docstring(node):
                 code.difference_update(range(node.lineno, (node.end_lineno or 0) + 1))
         return len(code)
 
@@ -62,9 +61,6 @@ class Module:
 
     def classes(self) -> Iterator[ast.ClassDef]:
         return (node for node in ast.walk(self.tree) if isinstance(node, ast.ClassDef))
-
-    def functions(self) -> Iterator[Function]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, Function))
 
     def _tokens(self) -> Iterator[tokenize.TokenInfo]:
         return tokenize.generate_tokens(io.StringIO(self.text).readline)
@@ -106,37 +102,7 @@ def attributes(node: ast.ClassDef) -> set[str]:
     return found
 
 
-def only_hands_on(function: Function) -> bool:
-    """Return True if the body is one call, of what has a name, by what the function was given.
-
-    That is: by parameters, their attributes, and constants.
-    """
-    body = function.body
-    if isinstance(body[0], ast.Expr) and _is_docstring(body[0]):
-        body = body[1:]
-    if len(body) != 1 or not isinstance(body[0], ast.Return | ast.Expr):
-        return False
-    call = body[0].value
-    if isinstance(call, ast.Await | ast.YieldFrom):
-        call = call.value
-    if not isinstance(call, ast.Call) or _root(call.func) is None:
-        return False
-    given = function.args
-    names = {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
-    names |= {each.arg for each in (given.vararg, given.kwarg) if each is not None}
-    values = [*call.args, *(keyword.value for keyword in call.keywords)]
-    values = [each.value if isinstance(each, ast.Starred) else each for each in values]
-    return all(isinstance(each, ast.Constant) or _root(each) in names for each in values)
-
-
-def _root(node: ast.expr) -> str | None:
-    """Return the first name of a dotted name; None for any other expression."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else None
-
-
-def _is_docstring(node: ast.Expr) -> bool:
+def is_docstring(node: ast.Expr) -> bool:
     return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from tests.house.__main__ import main
 from tests.house.figures import figures
-from tests.house.modules import attributes, only_hands_on
+from tests.house.handing_on import handing_on, only_hands_on
+from tests.house.modules import Module, attributes
 from tests.house.public import ROOT, everything, names_of_page, read
 from tests.house.walks import micro_batch
 
@@ -51,6 +52,7 @@ def test_what_is_counted(checkout: Path) -> None:
         "classes with more than 12 attributes, options aside": 1,
         "attributes of the largest class": 13,
         "functions that only hand on": 0,
+        "functions that hand on, as Python, a protocol or the public API demands": 0,
         "comment lines by code lines": round(100 * 1 / (401 + 15 + 3 + 3 + 1), 1),
         "CONTRIBUTING": 1.2,
         "of 4 modules, those without a test in `make check`": 3,
@@ -97,6 +99,53 @@ def test_a_function_that_only_hands_on(source: str, hands_on: bool) -> None:
     assert only_hands_on(node) == hands_on
 
 
+PREAMBLE = """
+import asyncio, functools
+from typing import Protocol
+class Link(Protocol):
+    name: str
+    def send(self, data): ...
+class Opened(Protocol):
+    def open(self): ...
+class Base:
+    def run(self): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "is_demanded"),
+    [
+        ("class A:\n def send(self, data): self.b.send(data)", False),
+        ("def f(a): g(a)", False),
+        ("f(1)\ndef f(a): g(a)", False),
+        ("class A:\n def __len__(self): return len(self.b)", True),
+        ("class A(Base):\n def run(self): self.b.run()", True),
+        ("class A(Base):\n def walk(self): self.b.walk()", False),
+        ("class A:\n name = ''\n def send(self, data): self.b.send(data)", True),
+        ("class A(asyncio.Protocol):\n def data_received(self, data): self.b(data)", True),
+        ("class A(asyncio.Protocol):\n def _received(self, data): self.b(data)", False),
+        ("class A(Exception):\n def text(self): return str(self.b)", False),
+        ("class A(msgspec.Struct):\n def text(self): return str(self.b)", False),
+        ("class A:\n def open(self): self.b.open()", False),
+        ("class A:\n def f(self): self.b()\n def g(self): later(self.f, [])", True),
+        (
+            "class A:\n @property\n def f(self): return len(self.b)\n def g(self): h(self.f, [])",
+            False,
+        ),
+        ("def f(a): g(a)\nlater(f)", True),
+        ("def f(a): g(a)\ndef h(other): later(other.f, [])", False),
+        ("@functools.cache\ndef f(a): return g(a)", True),
+        ("@public\nclass A:\n def f(self): self.b.f()", True),
+        ("@public\nclass A:\n def _f(self): self.b.f()", False),
+        ("class A:\n def f(self): self.b.f()\n@public\nclass B(A):\n pass", True),
+        ("__all__ = ['f']\ndef f(a): g(a)", True),
+    ],
+)
+def test_what_demands_a_function_that_only_hands_on(source: str, *, is_demanded: bool) -> None:
+    needless, demanded = handing_on([Module("p", Path("p.py"), PREAMBLE + source)])
+    assert (len(needless), len(demanded)) == ((0, 1) if is_demanded else (1, 0))
+
+
 def test_the_command_prints_figures_and_names_and_writes_json(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,7 +155,7 @@ def test_the_command_prints_figures_and_names_and_writes_json(
     table, _, names = out.partition("\n\n")
     assert names == "above 400 lines:\n  p.long\n"
     assert len({len(line) for line in table.splitlines() if line[-1].isdecimal()}) == 1, "aligned"
-    assert len(table.splitlines()) == len(json.loads(written.read_text())) == 16
+    assert len(table.splitlines()) == len(json.loads(written.read_text())) == 17
     assert json.loads(written.read_text())[3] == {
         "name": "above 400 lines",
         "value": 1,
