@@ -66,6 +66,7 @@ class SparkLauncher(Launcher):
         self.group = (options.job_group or f"sparkinesis {application.name}").replace(",", " ")
         reading = reads(application.stream_names())
         self._jobs = SparkJobs(spark, self.group, f"{application.name} on {reading}")
+        self.is_local = self._jobs.is_local
         self._bind, host = self._jobs.driver_address(options)
         self._identity = DriverIdentity.new()
         self._spec = WorkerSpec(
@@ -86,11 +87,6 @@ class SparkLauncher(Launcher):
             self._jobs.max_failures(),
         )
         """The longest silence of a worker, and the most failures of its task."""
-
-    @property
-    def is_local(self) -> bool:
-        """True if tasks run in this process's local Spark; False also if that is unknown."""
-        return self._jobs.is_local
 
     def open(self, post: Post) -> None:
         """Listen for workers. Raises `FleetError` if the address cannot be listened on."""

@@ -115,16 +115,11 @@ class Setting:
     stream: StreamIdentifier | None = None
 
     def reporter(self, shard_id: str) -> ShardReporter:
-        at = ShardPlace(
-            lease_key(self.stream, shard_id), shard_id, "s", self.describe_shard(shard_id)
-        )
+        at = ShardPlace(lease_key(self.stream, shard_id), shard_id, "s", f"shard {shard_id}")
         return ShardReporter(at, self.failures, self.tell)
 
     def measures(self, shard_id: str) -> ShardMeasures:
         return ShardMeasures(self.metrics, "s", shard_id, self.clock)
-
-    def describe_shard(self, shard_id: str) -> str:
-        return f"shard {shard_id}"
 
 
 class Picky(RecordProcessor):

@@ -51,7 +51,7 @@ def init(
     typer.echo(f"Wrote {', '.join(str(folder / name) for name in files)}. Next:\n")
     if folder.resolve() != Path.cwd():
         typer.echo(f"cd {os.fspath(folder)}")
-    typer.echo(_steps_of(stream))
+    typer.echo(_STEPS.replace("{stream}", stream))
 
 
 _APP = '''"""Counts the records of each partition key in the stream {stream}."""
@@ -108,6 +108,7 @@ On AWS, leave `KINESIS_ENDPOINT` out, set `AWS_REGION`, and check what is missin
 `sparkinesis doctor {stream}-app --stream {stream} --new`.
 """
 
+# The commands that test and run the application on this machine.
 _STEPS = """\
 pip install 'sparkinesis[local]' pytest
 python -m pytest
@@ -125,14 +126,8 @@ sparkinesis put {stream} --endpoint http://127.0.0.1:4566"""
 
 def _files_of(stream: str) -> Mapping[str, str]:
     """Return the text of each file, by its name."""
-    steps = _steps_of(stream)
     return {
         "app.py": _APP.replace("{stream}", stream),
         "test_app.py": _TEST,
-        "README.md": _README.replace("{steps}", steps).replace("{stream}", stream),
+        "README.md": _README.replace("{steps}", _STEPS).replace("{stream}", stream),
     }
-
-
-def _steps_of(stream: str) -> str:
-    """Return the commands that test and run the application on this machine."""
-    return _STEPS.replace("{stream}", stream)

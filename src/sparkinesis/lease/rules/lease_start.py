@@ -40,10 +40,6 @@ class WantedRecords(msgspec.Struct, frozen=True):
     skipped_before_ms: int | None = None
     """Records that arrived before this (epoch ms) are not wanted in any case."""
 
-    def not_before(self, bound_ms: int) -> WantedRecords:
-        """Return the wanted records that arrived at ``bound_ms`` (epoch ms) or later."""
-        return replace(self, skipped_before_ms=bound_ms)
-
     def may_have_lost(self, now_ms: int, retention_ms: int) -> bool:
         """Return True if some wanted records may have expired, if the shard is old enough."""
         skipped_ms = self.skipped_before_ms

@@ -80,7 +80,7 @@ class QueryWatch:
     @property
     def url(self) -> str | None:
         """The URL of the HTTP server, with the port that it has; None without ``http``."""
-        return None if self._endpoint is None else self._endpoint.url
+        return None if self._endpoint is None else self._endpoint.server.url
 
     def stop(self) -> None:
         """Stop watching, and publish what is not published yet. A second call does nothing."""
@@ -96,7 +96,7 @@ class QueryWatch:
         for query in watched:
             query.close()
         if self._endpoint is not None:
-            self._endpoint.close()
+            self._endpoint.server.close()
 
     def _status(self) -> dict[str, object]:
         with self._lock:
@@ -253,17 +253,12 @@ class _QueryEndpoint:
         """``status``: the answer of ``/status``. Raises `OptionError` if the port is taken."""
         self._lock = threading.Lock()
         self._kept: dict[Measured, Tally] = {}
-        self._server = HealthServer(address)
-        self._server.serve(
+        self.server = HealthServer(address)
+        self.server.serve(
             pages(
                 live=tuple, ready=tuple, status=lambda: {"queries": status()}, groups=self._groups
             )
         )
-
-    @property
-    def url(self) -> str:
-        """The server's URL on this machine."""
-        return self._server.url
 
     def open(self, measured: Measured) -> Tally:
         """Begin to count for a query."""
@@ -271,10 +266,6 @@ class _QueryEndpoint:
         with self._lock:
             self._kept[measured] = tally
         return tally
-
-    def close(self) -> None:
-        """Stop, and free the port."""
-        self._server.close()
 
     def _groups(self) -> list[tuple[Mapping[str, str], list[Series]]]:
         with self._lock:

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from sparkinesis.errors import OptionError
 from sparkinesis.events import WorkerStarted
 from sparkinesis.lease.coordinator import LeaseCoordinator
-from sparkinesis.metrics.health.liveness import CHECK_EVERY
+from sparkinesis.metrics.health.liveness import CHECK_EVERY, Liveness
+from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.public import public
 from sparkinesis.status import Failure, ShardStatus, StreamStatus
 from sparkinesis.stream.fan_out.socket_watch import socket_watch
@@ -70,8 +71,9 @@ class Worker:
         }
         if settings.options.retrieval == "efo":
             pools["the thread that watches subscriptions"] = socket_watch().part
-        self._parts = WorkerParts(settings.clock, pools)
-        self._live = self._parts.liveness(settings.watched_every or CHECK_EVERY)
+        self._parts = WorkerParts(pools)
+        every = settings.watched_every or CHECK_EVERY
+        self._live = Liveness(self._parts.now, settings.clock, every)
         self._http: HealthServer | None = None
 
     def start(self) -> Worker:
@@ -105,7 +107,7 @@ class Worker:
             WorkerGauges(settings.worker_id, lambda: self._coordinator.snapshot, self._look)
         )
         for loop in loops:
-            sign = self._parts.sign()
+            sign = SignOfLife(settings.clock)
             thread = threading.Thread(
                 target=self.log_place.run,
                 args=(sign.during, loop.run) if settings.watched_every else (loop.run,),

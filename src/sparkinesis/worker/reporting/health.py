@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from sparkinesis.errors import LeaseTableUnavailableError
-from sparkinesis.metrics.health.liveness import Liveness, Part
+from sparkinesis.metrics.health.liveness import Part
 from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.status import ShardStatus
 from sparkinesis.worker.reporting.failures import describe
@@ -32,25 +32,15 @@ class WorkerParts:
     for people.
     """
 
-    def __init__(
-        self, clock: Callable[[], float], pools: Mapping[str, Callable[[str], Part]]
-    ) -> None:
-        self._clock = clock
+    def __init__(self, pools: Mapping[str, Callable[[str], Part]]) -> None:
         self._pools = dict(pools)
         self._loops: tuple[_Loop, ...] = ()
-
-    def sign(self) -> SignOfLife:
-        """Return a new sign of life for a loop."""
-        return SignOfLife(self._clock)
 
     def add(
         self, name: str, thread: threading.Thread, sign: SignOfLife, may_end: Callable[[], bool]
     ) -> None:
         """Add a loop whose thread runs, and which may end once ``may_end`` returns True."""
         self._loops = (*self._loops, _Loop(name, thread, sign, may_end))
-
-    def liveness(self, every: float) -> Liveness:
-        return Liveness(self.now, self._clock, every)
 
     def now(self) -> list[Part]:
         """Return the parts as of now."""

@@ -54,6 +54,8 @@ class ShardReporter:
     """Reports what happens to one shard. For the thread of the shard's consumer, but for `lost`."""
 
     def __init__(self, at: ShardPlace, failures: Failures, publish: EventPublisher) -> None:
+        self.place = at.place
+        """The shard, for people."""
         self._at = at
         self._failures = failures
         self._publish = publish
@@ -77,7 +79,7 @@ class ShardReporter:
         """
         failure, is_again = None, False
         if not (action is BatchAction.RELEASE and isinstance(error, LeaseLostError)):
-            what = batch_failed(span, self._at.place, action)
+            what = batch_failed(span, self.place, action)
             failure, is_again = self._note(what, error)
         self._publish(
             BatchFailed(*self._at, *span, action, describe(error), failure, is_again),
@@ -104,7 +106,7 @@ class ShardReporter:
 
     def lost(self, what: str) -> None:
         """Report that records have expired unread, and count that with the failures."""
-        summary = f"Records expired before they were read, on {self._at.place}"
+        summary = f"Records expired before they were read, on {self.place}"
         self._failures.note(self._at.lease, summary, DataLossError(what))
         self._publish(DataLost(*self._at, what))
 

@@ -180,11 +180,6 @@ class Roster:
         return sum(slot.is_waiting for slot in self.slots.values())
 
     @property
-    def wanted(self) -> int:
-        """The number of workers that there should be."""
-        return len(self.slots)
-
-    @property
     def silent_after(self) -> float:
         """Seconds after which a worker without a report counts as silent."""
         return max(_MISSED * self.rules.heartbeat_interval, self.rules.lost_after / 2)

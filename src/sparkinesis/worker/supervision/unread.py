@@ -101,7 +101,8 @@ def _unread_shard(lease: str, last: LastRead | None, millis: int) -> UnreadShard
     except ValueError:
         stream, shard_id = None, lease
     last_worker = None if last is None else last.worker_id
-    return UnreadShard(shard_id, last_worker, millis, stream.name if stream else "", lease)
+    name = stream.name if stream else ""
+    return UnreadShard(shard_id, last_worker, millis, stream=name, lease=lease)
 
 
 StreamKey = tuple[str, int]
@@ -223,13 +224,13 @@ def _totals(
     lags = [s.millis_behind_latest for s in shards if s.millis_behind_latest is not None]
     lags += [shard.millis_behind_latest for shard in unread]
     return FleetStream(
-        one.stream,
-        one.identifiers[-1] if one.identifiers else None,
-        len({shard.lease for shard in shards}),
-        len(unread),
-        sum(shard.records_per_second for shard in shards),
-        max(lags, default=None),
-        one.problem,
-        None if one.failing_since is None else now - one.failing_since,
-        one.failing_on,
+        stream=one.stream,
+        identifier=one.identifiers[-1] if one.identifiers else None,
+        shards=len({shard.lease for shard in shards}),
+        unread=len(unread),
+        records_per_second=sum(shard.records_per_second for shard in shards),
+        millis_behind_latest=max(lags, default=None),
+        problem=one.problem,
+        failing_for=None if one.failing_since is None else now - one.failing_since,
+        failing_on=one.failing_on,
     )

@@ -8,6 +8,7 @@ import msgspec
 
 from sparkinesis.status import (
     Failure,
+    FleetShard,
     FleetState,
     ShardState,
     ShardStatus,
@@ -138,6 +139,17 @@ def test_what_is_kept_has_a_limit() -> None:
     assert status.failures[-1].fingerprint == "x199"
 
 
+def test_a_shard_is_shown_as_its_worker_has_reported_it() -> None:
+    given = msgspec.structs.replace(
+        shard("s0", 3, 7), stream="s", lease="k:s0", standing_for=12.0, standing_because="why"
+    )
+    reports, _ = with_workers("a").add_report("a", Report((given,), 3, True), 1.0)
+    roster = Roster(RULES).scaled(1).joined(hello("a"), 1.0)
+    (shown,) = reports.status("app", "s", roster, 2.0).shards
+    for name in {*FleetShard.__struct_fields__} & {*ShardStatus.__struct_fields__}:
+        assert getattr(shown, name) == getattr(given, name), name
+
+
 def test_a_report_of_somebody_unknown_changes_nothing() -> None:
     reports = with_workers("a")
     assert reports.add_report("b", Report((), 5, True, (failure("x"),)), 1.0) == (reports, [])
@@ -147,7 +159,7 @@ def test_the_status_tells_of_workers_by_slot_and_of_shards_by_name() -> None:
     roster = Roster(RULES).scaled(3)
     for slot, worker in enumerate("abc"):
         roster = roster.joined(hello(worker, 2 - slot), 10.0)
-    roster = roster.disconnected("c", 11.0)
+    roster = roster.disconnected("c", 11.0).scaled(4)
     reports = with_workers("a", "b", "c")
     reports, _ = reports.add_report(
         "a", Report((shard("s2", 1, 700), shard("s0", 2)), 3, True), 12.0
@@ -155,7 +167,7 @@ def test_the_status_tells_of_workers_by_slot_and_of_shards_by_name() -> None:
     reports, _ = reports.add_report("b", Report((shard("s1", 4, 900),), 4, True), 12.0)
     reports, _ = reports.add_report("c", Report((shard("s9", 5, 10**9),), 5, True), 12.0)
     status = reports.status("app", "stream", roster, 15.0)
-    assert (status.application, status.stream, status.wanted) == ("app", "stream", 3)
+    assert (status.application, status.stream, status.wanted) == ("app", "stream", 4)
     assert status.state is FleetState.RUNNING
     assert [(w.worker_id, w.state, w.shards) for w in status.workers] == [
         ("c", WorkerState.LOST, 1),

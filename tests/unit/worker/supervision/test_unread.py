@@ -108,7 +108,9 @@ def failing(
 def shard(stream: str, records: int, lag: int | None, shard_id: str = SHARD) -> ShardStatus:
     name = stream.split(":")[1]
     lease = f"{stream}:{shard_id}"
-    return ShardStatus(shard_id, ShardState.PROCESSING, lag, 0.5, records, 0, name, lease)
+    return ShardStatus(
+        shard_id, ShardState.PROCESSING, lag, 0.5, records=records, stream=name, lease=lease
+    )
 
 
 def watch(*reports: tuple[str, float, tuple[StreamStatus, ...] | None]) -> StreamWatch:
@@ -182,7 +184,7 @@ def test_a_dead_workers_shard_of_one_stream_is_not_read_by_a_shard_of_another() 
 
 
 def test_the_only_stream_has_no_totals_and_its_shards_have_its_name() -> None:
-    one = ShardStatus(SHARD, ShardState.PROCESSING, 5, None, 1, 0, "flights", SHARD)
+    one = ShardStatus(SHARD, ShardState.PROCESSING, 5, None, stream="flights", lease=SHARD)
     report = Report((one,), 1, True, unread={"shardId-000000000001": 1.0})
     reports = with_reports(("a", 1.0, report))
     roster = Roster(Rules(2.0, 10.0, 1.0, 60.0)).scaled(1).joined(hello("a"), 1.0)

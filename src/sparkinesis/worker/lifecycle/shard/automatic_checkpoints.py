@@ -26,13 +26,8 @@ class AutomaticCheckpoints:
     """
 
     def __init__(
-        self,
-        checkpointer: Checkpointer,
-        settings: ConsumerSettings,
-        report: ShardReporter,
-        name: str,
+        self, checkpointer: Checkpointer, settings: ConsumerSettings, report: ShardReporter
     ) -> None:
-        """``name``: the shard's, for people."""
         self.refused_since: float | None = None
         """The time since which `write_if_due` fails; None: the last one did not. For any thread."""
         self.now = settings.checkpoint_clock
@@ -40,7 +35,6 @@ class AutomaticCheckpoints:
         self._checkpointer = checkpointer
         self._settings = settings
         self._report = report
-        self._name = name
         self._seconds = settings.options.checkpoint_seconds
         self._most = settings.options.checkpoint_records
         self._failures = 0
@@ -106,8 +100,8 @@ class AutomaticCheckpoints:
             raise
         except SparkinesisError as error:
             self._report.task_failed(
-                f"An automatic checkpoint failed on {self._name}; no more records are processed "
-                "until it succeeds",
+                f"An automatic checkpoint failed on {self._report.place}; no more records are "
+                "processed until it succeeds",
                 error,
             )
             if not self._failures:

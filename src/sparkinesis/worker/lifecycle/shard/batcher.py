@@ -84,7 +84,7 @@ class Batcher:
         """The arrival of the first record of the last batch, by the worker's clock; None: it has no
         record."""
         self._fetching = fetching
-        self._shard_id = fetching.shard_id
+        self._report = settings.reporter(fetching.shard_id)
         self._settings = settings
         self._cutter = BatchCutter(settings.memory, deaggregate=settings.options.deaggregate)
         filters = settings.options.hash_range_filter
@@ -121,7 +121,7 @@ class Batcher:
         arrived_ms = start.arrived_ms if isinstance(start, AfterRecord) else None
         self._progress = ShardProgress(
             ReadProgress(start),
-            StartCheck(self._shard_id, start, self._settings, unread) if check else None,
+            StartCheck(self._fetching.shard_id, start, self._settings, unread) if check else None,
             last_arrival_ms=self._progress.last_arrival_ms if arrived_ms is None else arrived_ms,
         )
         self.end = None
@@ -164,10 +164,10 @@ class Batcher:
         except PositionNotFoundError:
             self.stop()
             self._fetching.require_same_stream_now()
-            self._settings.reporter(self._shard_id).lost(
+            self._report.lost(
                 f"The service, asked twice, does not know the checkpoint {self.reached} of "
-                f"{self._name}: it has expired, or belongs to another stream. Records may be lost. "
-                "Resuming at the oldest record kept."
+                f"{self._report.place}: it has expired, or belongs to another stream. Records may "
+                "be lost. Resuming at the oldest record kept."
             )
             self.begin(TRIM_HORIZON)
         except ShardNotFoundError:
@@ -175,11 +175,11 @@ class Batcher:
             self._fetching.require_same_stream_now()
             # Raises StreamNotFoundError while there is no stream.
             shards, _ = self._settings.client.list_shards()
-            if any(shard.id == self._shard_id for shard in shards):
+            if any(shard.id == self._fetching.shard_id for shard in shards):
                 raise
-            self._settings.reporter(self._shard_id).lost(
-                f"The rest of {self._name} after {self.reached} is lost: the shard has expired, "
-                "and is treated as ended."
+            self._report.lost(
+                f"The rest of {self._report.place} after {self.reached} is lost: the shard has "
+                "expired, and is treated as ended."
             )
             self.end = ReadEnd(rest_is_lost=True)
         except BaseException:
@@ -213,10 +213,6 @@ class Batcher:
         self.stop()
         self._cutter.close()
         self._fetching.memory.close()
-
-    @property
-    def _name(self) -> str:
-        return self._settings.describe_shard(self._shard_id)
 
     # --- for any thread
 
@@ -263,7 +259,7 @@ class Batcher:
         check, records = progress.start_check, page.records
         if check is None and progress.read_up_to.may_have_missed(page.fetched):
             self.stop()
-            doubt = StartCheck(self._shard_id, progress.read_up_to.position, settings)
+            doubt = StartCheck(self._fetching.shard_id, progress.read_up_to.position, settings)
             self._progress = replace(progress, start_check=doubt)
             return None
         found = records if check is None else check.check_page(page.fetched)
@@ -282,7 +278,7 @@ class Batcher:
         self._progress = selection.progress
         if selection.jump_to_ms is not None:
             self.stop()
-            settings.reporter(self._shard_id).skipping(selection.jump_to_ms)
+            self._report.skipping(selection.jump_to_ms)
             return None
         if settings.reads is not None and is_beyond(page.fetched, settings.reads):
             self.stop()
@@ -304,7 +300,7 @@ class Batcher:
             make_batch,
             records,
             stream=self._settings.client.address.name,
-            shard_id=self._shard_id,
+            shard_id=self._fetching.shard_id,
             millis_behind_latest=page.fetched.page.millis_behind_latest,
             fetched_ms=page.service_time_ms,
             deaggregate=options.deaggregate,
@@ -314,11 +310,11 @@ class Batcher:
         self.oldest_at = page.arrival(records[0]) if records else None
         self._cutter.measure_batch(records)
         if dropped:
-            self._settings.measures(self._shard_id).filtered(dropped)
+            self._settings.measures(self._fetching.shard_id).filtered(dropped)
             _log.info(
                 "Dropped %d user records of aggregates outside of the hash range of %s",
                 dropped,
-                self._name,
+                self._report.place,
             )
         # A record that is not unpacked cannot be delivered in part: it is delivered again.
         if (

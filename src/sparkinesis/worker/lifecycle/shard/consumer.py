@@ -244,8 +244,7 @@ class ShardConsumer:
             self._worker.fail(error)  # logs and counts it
         elif not is_doubted or stream is None:  # of several, one report says it for all shards
             problem = error if isinstance(error, SparkinesisError) else None
-            name = self._settings.describe_shard(self.held.shard_id)
-            what = f"The task {task.value!r} failed on {name} and will be retried"
+            what = f"The task {task.value!r} failed on {self.report.place} and will be retried"
             self.report.task_failed(what, error)
         self.view.tasks.failed(task, problem)
         if task is Task.SHUTDOWN and self._ending.is_leaving:

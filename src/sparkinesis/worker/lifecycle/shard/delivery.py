@@ -70,18 +70,13 @@ class Deliverer:
         self._is_ending = is_ending
         self._held = held
         self._report = settings.reporter(held.shard_id)
-        self.automatic = AutomaticCheckpoints(checkpointer, settings, self._report, self.name)
+        self.automatic = AutomaticCheckpoints(checkpointer, settings, self._report)
         self._queue: deque[Attempt] = deque()
         self._done = checkpointer.last
 
     def __bool__(self) -> bool:
         """True while a batch is left to deliver."""
         return bool(self._queue)
-
-    @property
-    def name(self) -> str:
-        """The shard, for people."""
-        return self._settings.describe_shard(self._held.shard_id)
 
     @property
     def front(self) -> Front | None:
@@ -291,8 +286,8 @@ class Deliverer:
             hand_over(resort.target, self._failed_records(batch, error))
         except BaseException as refusal:  # noqa: BLE001 - a user's function, or a service
             self._report.task_failed(
-                f"The dead-letter target failed on {span_of(batch)} of {self.name}; it will be "
-                "retried",
+                f"The dead-letter target failed on {span_of(batch)} of {self._report.place}; it "
+                "will be retried",
                 refusal,
             )
             refusals = attempt.refusals + 1

@@ -160,8 +160,8 @@ class Processing:
             try:
                 return self._batcher.take(self._deliverer.batches_in_use)
             except OutOfOrderError as found:
-                name = self._deliverer.name
-                self._report.task_failed(f"Fetching failed on {name}; it begins anew", found)
+                what = f"Fetching failed on {self._report.place}; it begins anew"
+                self._report.task_failed(what, found)
                 self._rewind_to = found.resume_at
         self._checkpointer.rewind(self._rewind_to)
         self._rewind_to = None

@@ -65,10 +65,6 @@ class ProcessorLifecycle:
         self._shard_ended_returned = False
         """True once ``shard_ended`` has returned, and only its automatic checkpoint is left."""
 
-    @property
-    def _name(self) -> str:
-        return self._settings.describe_shard(self._held.shard_id)
-
     # --- the first call
 
     def initialize(self) -> Deliverer:
@@ -121,7 +117,7 @@ class ProcessorLifecycle:
             INITIALIZE_DURATION,
             partial(settings.calls.call, self._processor.initialize, shard),
         )
-        self._returned_start = returned_start(returned, self._name)
+        self._returned_start = returned_start(returned, self._report.place)
         return self._new_deliverer(self._processor, checkpointer)
 
     def _new_deliverer(self, processor: RecordProcessor, checkpointer: Checkpointer) -> Deliverer:
@@ -129,9 +125,9 @@ class ProcessorLifecycle:
         if self._settings.options.concurrency is not None:
             if checkpointer.sinks.are_in_use:
                 raise ProcessorError(
-                    f"The processor of {self._name} has made a sink, which does not work with the "
-                    "option concurrency: the rows of records that are not checkpointed would be "
-                    "stored."
+                    f"The processor of {self._report.place} has made a sink, which does not work "
+                    "with the option concurrency: the rows of records that are not checkpointed "
+                    "would be stored."
                 )
             deliver = partial(ConcurrentDeliverer, wake=self._host.wake)
         return deliver(
@@ -161,7 +157,8 @@ class ProcessorLifecycle:
         except LeaseLostError as error:
             self._report.checkpoint_refused(error)
         except SparkinesisError as error:
-            self._report.task_failed(f"The last automatic checkpoint failed on {self._name}", error)
+            what = f"The last automatic checkpoint failed on {self._report.place}"
+            self._report.task_failed(what, error)
 
     def shard_ended(self) -> None:
         """Call ``shard_ended``, which must checkpoint the end of the shard.
@@ -180,9 +177,9 @@ class ProcessorLifecycle:
             automatic.write()
         if not checkpointer.last.is_shard_end:
             raise SparkinesisError(
-                f"shard_ended returned without a checkpoint on {self._name}, so its child shards "
-                "cannot begin. Call checkpointer.checkpoint() in shard_ended, which is called "
-                "again."
+                f"shard_ended returned without a checkpoint on {self._report.place}, so its child "
+                "shards cannot begin. Call checkpointer.checkpoint() in shard_ended, which is "
+                "called again."
             )
         # This also stores rows that the processor wrote to sinks after its own checkpoint.
         checkpointer.checkpoint()
@@ -201,7 +198,7 @@ class ProcessorLifecycle:
         except ProcessorError as error:
             self._host.fail(error)
         except BaseException as error:  # noqa: BLE001 - a retry would not help
-            self._report.task_failed(f"{name} raised on {self._name}", error)
+            self._report.task_failed(f"{name} raised on {self._report.place}", error)
         else:
             return True
         return False

@@ -88,18 +88,20 @@ class ShardView:
         standing_for = None if standstill is None else max(0.0, now - standstill.since)
         is_long = standing_for is not None and standing_for >= NAMED_AFTER
         return ShardStatus(
-            self._held.shard_id,
-            state,
-            lag,
-            None if (since := self.processing_since) is None else now - since,
-            self.records,
-            self._batcher.dropped,
-            self._settings.client.address.name,
-            key,
-            str(self._held.lease.checkpoint),
-            None if deliverer is None else deliverer.checkpointer.age,
-            None if (since := self._fetching.paused_since) is None else now - since,
-            None if lag is None else self._batcher.last_page.millis_behind_latest,
-            standing_for,
-            str(standstill.why) if standstill is not None and is_long else "",
+            shard_id=self._held.shard_id,
+            state=state,
+            millis_behind_latest=lag,
+            processing_for=None if (since := self.processing_since) is None else now - since,
+            records=self.records,
+            dropped=self._batcher.dropped,
+            stream=self._settings.client.address.name,
+            lease=key,
+            checkpoint=str(self._held.lease.checkpoint),
+            checkpoint_age=None if deliverer is None else deliverer.checkpointer.age,
+            paused_for=None if (since := self._fetching.paused_since) is None else now - since,
+            page_millis_behind_latest=(
+                None if lag is None else self._batcher.last_page.millis_behind_latest
+            ),
+            standing_for=standing_for,
+            standing_because=str(standstill.why) if standstill is not None and is_long else "",
         )

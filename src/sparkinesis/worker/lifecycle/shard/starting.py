@@ -150,7 +150,7 @@ def start_of(
         return start, None  # whether it lies before the bound is not known
     unread = wanted_records(lease, initial)
     if bound_ms is not None:
-        unread = unread.not_before(bound_ms)
+        unread = replace(unread, skipped_before_ms=bound_ms)
     return advanced(start, bound_ms), unread
 
 

@@ -210,7 +210,11 @@ class ProcessLauncher(Launcher):
         return state.job_ended(job, error, now, is_transient=is_transient)
 
     def _unguarded(self) -> str:
-        error = _unguarded_error()
+        error = OptionError(
+            "The program starts its worker processes when it is imported, and each of them imports "
+            'it again. Put run(processes=...) below `if __name__ == "__main__":`, so that only the '
+            "program itself runs it. No worker has started."
+        )
         self._raised[str(error)] = error
         return str(error)
 
@@ -271,14 +275,6 @@ def exit_if_imported() -> None:
     # As multiprocessing recognises the same mistake, in multiprocessing.spawn.
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise SystemExit(UNGUARDED)
-
-
-def _unguarded_error() -> OptionError:
-    return OptionError(
-        "The program starts its worker processes when it is imported, and each of them imports it "
-        'again. Put run(processes=...) below `if __name__ == "__main__":`, so that only the '
-        "program itself runs it. No worker has started."
-    )
 
 
 def check_main_module(pickled: bytes) -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from sparkinesis.errors import ProcessorError, ServiceError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
@@ -92,7 +93,7 @@ def test_what_is_wanted_is_known_where_no_record_was_read() -> None:
         for bound_ms in (None, 5_000)
     )
     assert early == WantedRecords(AtTimestamp(3_000))
-    assert late == early.not_before(5_000)
+    assert late == replace(early, skipped_before_ms=5_000)
 
 
 HOUR_MS = 3_600_000
