@@ -151,7 +151,8 @@ def commands(path: Path) -> list[list[str]]:
 
 def main(arguments: Sequence[str]) -> int:
     if len(arguments) != 1 or not (ROOT / arguments[0]).is_file():
-        print("Usage: make check FILE=<a Python file below this folder>")
+        problem = f"There is no file {' '.join(arguments)!r}." if arguments else "Check which file?"
+        print(f"{problem} Name one: make check FILE=src/sparkinesis/lease/rules/taker.py")
         return 2
     path = (ROOT / arguments[0]).relative_to(ROOT)
     if its_test(path) is None:

@@ -80,6 +80,19 @@ def test_the_nearest_tests(path: str, tests: list[str]) -> None:
     assert last[len(last) - len(found) :] == [str(test) for test in found]
 
 
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [([], "Check which file?"), (["no.py"], "no file 'no.py'"), (["a", "b"], "no file 'a b'")],
+)
+def test_a_file_must_be_named(
+    given: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check.main(given) == 2
+    said = capsys.readouterr().out
+    assert problem in said
+    assert "make check FILE=src/" in said
+
+
 def test_each_module_has_tests_that_exist() -> None:
     for path in (check.ROOT / check.SOURCE).rglob("[!_]*.py"):
         found = check.nearest(path.relative_to(check.ROOT))

@@ -86,6 +86,16 @@ def worker(
     )
 
 
+Pair = tuple[LeaseCoordinator, LeaseCoordinator, list[Event]]
+
+
+@pytest.fixture
+def pair(table: LeaseTable, time: ManualTime, told: list[Event]) -> Pair:
+    """The workers "a", which leads if it scans first, and "b" on four leases; the events of "a"."""
+    create(table, *IDS[:4])
+    return worker(table, time, "a", tell=told.append), worker(table, time, "b"), told
+
+
 def owners(table: LeaseTable) -> dict[str, tuple[str | None, str | None]]:
     return {row.key: (row.owner, row.checkpoint_owner) for row in table.leases()}
 
@@ -137,11 +147,9 @@ def put_lock(
 
 
 def test_the_first_worker_leads_and_gives_the_second_its_share(
-    table: LeaseTable, time: ManualTime, dynamodb: Any
+    table: LeaseTable, time: ManualTime, dynamodb: Any, pair: Pair
 ) -> None:
-    create(table, *IDS[:4])
-    told: list[Event] = []
-    first, second = worker(table, time, "a", tell=told.append), worker(table, time, "b")
+    first, second, told = pair
     first.take()
     assert set(first.held()) == set(IDS[:4]), "a leader takes what it gives itself"
     assert row_of(dynamodb, table, "Leader")["ownerName"] == {"S": "a"}
@@ -392,10 +400,9 @@ def test_who_leaves_is_gone_before_its_lock_is_released(
 
 
 def test_who_ends_withdraws_what_it_was_given_during_its_last_look(
-    table: LeaseTable, time: ManualTime
+    table: LeaseTable, time: ManualTime, pair: Pair
 ) -> None:
-    create(table, *IDS[:4])
-    first, second = worker(table, time, "a"), worker(table, time, "b")
+    first, second, _ = pair
     first.take()
     second.take()
     second.take(is_leaving=lambda: True)
@@ -408,10 +415,9 @@ def test_who_ends_withdraws_what_it_was_given_during_its_last_look(
 
 
 def test_who_releases_its_leases_is_not_given_them_back(
-    table: LeaseTable, time: ManualTime
+    table: LeaseTable, time: ManualTime, pair: Pair
 ) -> None:
-    create(table, *IDS[:4])
-    first, second = worker(table, time, "a"), worker(table, time, "b")
+    first, second, _ = pair
     for one in (first, second, first):
         one.take()
         time.now += SOON
@@ -427,10 +433,10 @@ def test_who_releases_its_leases_is_not_given_them_back(
     assert set(owners(table).values()) == {("a", None)}, "its row is still there"
 
 
-def test_a_leader_that_slept_assigns_nothing(table: LeaseTable, time: ManualTime) -> None:
-    create(table, *IDS[:4])
-    told: list[Event] = []
-    first, second = worker(table, time, "a", tell=told.append), worker(table, time, "b")
+def test_a_leader_that_slept_assigns_nothing(
+    table: LeaseTable, time: ManualTime, pair: Pair
+) -> None:
+    first, second, told = pair
     first.take()
     second.take()
     for _ in range(2):
@@ -445,12 +451,10 @@ def test_a_leader_that_slept_assigns_nothing(table: LeaseTable, time: ManualTime
 
 
 def test_a_leader_whose_heartbeat_took_too_long_assigns_nothing(
-    table: LeaseTable, time: ManualTime, server: LocalServer, dynamodb: Any
+    table: LeaseTable, time: ManualTime, server: LocalServer, dynamodb: Any, pair: Pair
 ) -> None:
     """The others count from the moment when the heartbeat reached the table."""
-    create(table, *IDS[:4])
-    told: list[Event] = []
-    first, second = worker(table, time, "a", tell=told.append), worker(table, time, "b")
+    first, second, told = pair
     first.take()
     second.take()
     before = owners(table)
@@ -589,12 +593,10 @@ def test_the_load_is_told_every_half_a_minute(
 
 @pytest.mark.parametrize("version", [client_version.VERSION_2X, client_version.UPGRADE_FROM_2X])
 def test_a_fleet_that_goes_back_to_2x_has_no_leader(
-    table: LeaseTable, time: ManualTime, dynamodb: Any, version: str
+    table: LeaseTable, time: ManualTime, dynamodb: Any, version: str, pair: Pair
 ) -> None:
     put_version(dynamodb, table, client_version.VERSION_3X_WITH_ROLLBACK)
-    create(table, *IDS[:4])
-    told: list[Event] = []
-    first, second = worker(table, time, "a", tell=told.append), worker(table, time, "b")
+    first, second, told = pair
     first.take()
     assert told[0] == LeadershipChanged("a", True)
     put_version(dynamodb, table, version)
@@ -624,11 +626,9 @@ def test_a_leader_deletes_the_rows_of_workers_that_ended_a_day_ago(
 
 
 def test_a_dead_worker_gets_nothing_although_its_row_is_young(
-    table: LeaseTable, time: ManualTime
+    table: LeaseTable, time: ManualTime, pair: Pair
 ) -> None:
-    create(table, *IDS[:4])
-    told: list[Event] = []
-    first, second = worker(table, time, "a", tell=told.append), worker(table, time, "b")
+    first, second, told = pair
     for one in (first, second, first):
         one.take()
         time.now += SOON

@@ -18,7 +18,7 @@ from moto.server import ThreadedMotoServer
 
 from sparkinesis.application import Application
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.local import Call, Fault, Limits, LocalServer
+from sparkinesis.local import Call, Fault, Limits, LocalServer, system_clock
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
@@ -43,6 +43,25 @@ AT_ONCE = Limits(
 )
 """A subscription may follow another one at once, and streams are made at once, where a test is not
 about how long that takes."""
+
+
+MINUTE = 60
+
+
+class RunningClock:
+    """The system's clock, and what it was moved on by."""
+
+    def __init__(self) -> None:
+        self._ahead_ms = 0
+
+    def __call__(self) -> int:
+        return system_clock() + self._ahead_ms
+
+    def seconds(self) -> float:
+        return self() / 1000
+
+    def advance(self, seconds: float) -> None:
+        self._ahead_ms += round(seconds * 1000)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -72,6 +91,18 @@ def ended_workers() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def server() -> Iterator[LocalServer]:
     with LocalServer(port=0, dynamodb=True, limits=AT_ONCE) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def clock() -> RunningClock:
+    return RunningClock()
+
+
+@pytest.fixture(scope="module")
+def clocked_server(clock: RunningClock) -> Iterator[LocalServer]:
+    """A server of a module's own, whose clock its tests move on."""
+    with LocalServer(port=0, dynamodb=True, clock=clock, limits=AT_ONCE) as running:
         yield running
 
 

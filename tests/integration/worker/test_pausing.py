@@ -6,7 +6,7 @@ The server's clock runs, and a test moves it on by minutes and hours.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from sparkinesis.local import LocalServer
 from sparkinesis.metrics.catalogue import APPLICATION_LAG, LAG, PAUSED_AGE
 from sparkinesis.status import ShardState, ShardStatus
 from sparkinesis.worker.lifecycle.worker import Worker
-from tests.integration.worker.conftest import AT_ONCE
+from tests.integration.worker.conftest import MINUTE, RunningClock
 from tests.integration.worker.scene import (
     FIRST,
     ONCE,
@@ -27,7 +27,6 @@ from tests.integration.worker.scene import (
     checkpoint,
     wait_for_look,
 )
-from tests.integration.worker.test_w6_skip_older import MINUTE, RunningClock
 from tests.journal import PATIENCE, Journal
 from tests.pace import eventually
 
@@ -37,19 +36,13 @@ READS = {"GetRecords", "GetShardIterator", "SubscribeToShard", "SubscribeToShard
 
 
 @pytest.fixture(scope="module")
-def clock() -> RunningClock:
-    return RunningClock()
-
-
-@pytest.fixture(scope="module")
-def server(clock: RunningClock) -> Iterator[LocalServer]:
-    with LocalServer(port=0, dynamodb=True, clock=clock, limits=AT_ONCE) as running:
-        yield running
+def server(clocked_server: LocalServer) -> LocalServer:
+    return clocked_server
 
 
 @pytest.fixture
 def subscription_clock(clock: RunningClock) -> Callable[[], float]:
-    return lambda: clock() / 1000
+    return clock.seconds
 
 
 def reads(scene: Scene, shard: str = FIRST) -> int:

@@ -6,14 +6,13 @@ The server's clock runs, and a test moves it on by hours.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.local.clock import system_clock
-from tests.integration.worker.conftest import AT_ONCE
+from tests.integration.worker.conftest import MINUTE, RunningClock
 from tests.integration.worker.scene import FIRST, Scene, checkpoint
 from tests.journal import PATIENCE, Journal
 from tests.streams import merge_neighbours, split
@@ -21,36 +20,14 @@ from tests.streams import merge_neighbours, split
 RETRIEVALS = ("polling", "efo")
 
 
-MINUTE = 60
-
-
-class RunningClock:
-    """The system's clock, and what it was moved on by."""
-
-    def __init__(self) -> None:
-        self._ahead_ms = 0
-
-    def __call__(self) -> int:
-        return system_clock() + self._ahead_ms
-
-    def advance(self, seconds: float) -> None:
-        self._ahead_ms += round(seconds * 1000)
-
-
 @pytest.fixture(scope="module")
-def clock() -> RunningClock:
-    return RunningClock()
-
-
-@pytest.fixture(scope="module")
-def server(clock: RunningClock) -> Iterator[LocalServer]:
-    with LocalServer(port=0, dynamodb=True, clock=clock, limits=AT_ONCE) as running:
-        yield running
+def server(clocked_server: LocalServer) -> LocalServer:
+    return clocked_server
 
 
 @pytest.fixture
 def subscription_clock(clock: RunningClock) -> Callable[[], float]:
-    return lambda: clock() / 1000
+    return clock.seconds
 
 
 def skipping(seconds: float) -> dict[str, Any]:
