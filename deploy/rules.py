@@ -31,7 +31,7 @@ class Thresholds:
     """Failed calls of ``process_records`` within 10 minutes that are no cause for alarm. Those that
     only search a failed batch for the bad record do not count."""
     table: int = 2 * 60
-    """More than the time between two complete looks at the lease table."""
+    """More than the time between two complete scans of the lease table."""
     progress: int = 30 * 60
     """More than the longest micro-batch of a healthy query."""
     redeliveries: int = 10

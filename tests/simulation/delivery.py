@@ -279,7 +279,7 @@ def _without_late_handoffs(world: World) -> Iterator[tuple[Write, Lease | None, 
     for write, before, after in world.leases():
         if before is not None and before.checkpoint_owner is None:
             requested[write.key] = write.at
-        elif world.history.is_led and write.at - requested.get(write.key, write.at) > late:
+        elif world.history.has_leader and write.at - requested.get(write.key, write.at) > late:
             continue
         yield write, before, after
 

@@ -120,7 +120,7 @@ _policies: st.SearchStrategy[h.Policy] = st.sampled_from(
 def histories(draw: Draw) -> h.History:
     """Draws histories of one to five minutes, or of hours, with up to four workers and twins.
 
-    One in four is that of a fleet with a leader.
+    One in four has a leader that assigns the leases.
     """
     duration: int = draw(st.sampled_from((60, 120, 240)))
     times = st.integers(0, duration * 10 - 1).map(lambda tenth: tenth / 10)
@@ -176,9 +176,9 @@ def histories(draw: Draw) -> h.History:
 
 
 def led(history: h.History, *, by_count: bool) -> h.History:
-    """The same history of a fleet with a leader.
+    """The same history with a leader that assigns the leases.
 
-    by_count: True for workers that would make no such fleet, but find one that Java workers left.
+    by_count: True for workers that would have no leader, but find one that Java workers left.
     Then record processors move no shard, and all begin with the oldest record: beside Java's
     workers they write other checkpoints, which are not simulated.
     """

@@ -354,7 +354,7 @@ class History:
     """The maximum of seconds from then on until everything is in order."""
 
     @property
-    def is_led(self) -> bool:
+    def has_leader(self) -> bool:
         """True if a leader may assign the leases."""
         wants_leader = self.options.get("balance", "count") != "count"
         return wants_leader or self.mode is not None

@@ -121,17 +121,17 @@ class _Life:
         lock = None if item is None else decode_lock(item)
         now = self._scheduler.now
         self._seen = leader_lock.observe(self._seen, lock, now)
-        if self._is_led():
+        if self._has_leader():
             self._lead(lock, now)
         if self._held is not None and now - self._ran_at >= _RUNS * self._leaders.failover_time:
             self._ran_at = now
             self._assign(now)
             self._runs += 1
 
-    def _is_led(self) -> bool:
+    def _has_leader(self) -> bool:
         item = self._table.rows.get(client_version.KEY)
         row = None if item is None else decode_version(item)
-        return row is not None and client_version.sharing_of(row) is client_version.Sharing.LED
+        return row is not None and client_version.sharing_of(row) is client_version.Sharing.ASSIGNED
 
     def _lead(self, lock: LeaderLock | None, now: float) -> None:
         """Proves that it is alive, or stands for leader."""

@@ -77,7 +77,7 @@ def leases_are_lost_for_a_reason(world: World) -> Iterator[str]:
     last checkpoint, although nobody asked its worker to release it.
     """
     writes: dict[str, list[tuple[float, str | None, Lease | None]]] = {}
-    may_lead = world.history.is_led
+    may_lead = world.history.has_leader
     for write, before, after in world.leases():
         # Whoever makes a lease anew that was deleted makes it nobody's.
         by = None if write.by is None or before is None else write.by.name

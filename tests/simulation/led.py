@@ -36,7 +36,7 @@ def led_histories(draw: Draw) -> h.History:
 
 
 def rough_led(number: int) -> h.History:
-    """A rough history of a fleet with a leader, with one of `_THEMES`."""
+    """A rough history of workers with a leader, with one of `_THEMES`."""
     return _THEMES[number % len(_THEMES)](number, random.Random(-3 - number))
 
 

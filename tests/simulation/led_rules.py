@@ -78,7 +78,7 @@ class Leadership:
                 self._note_lock(write)
             elif write.key == client_version.KEY:
                 row = None if write.after is None else decode_version(write.after)
-                self.led.append((write.at, sharing_of(row) is Sharing.LED))
+                self.led.append((write.at, sharing_of(row) is Sharing.ASSIGNED))
 
     def _note_lock(self, write: Write) -> None:
         lock = None if write.after is None else decode_lock(write.after)
@@ -98,11 +98,11 @@ class Leadership:
                 self.early.append((write, reign))
         self.reigns.append(Reign(write.by, lock, [write.at], [write.sent]))
 
-    def is_led(self, since: float, until: float) -> bool:
+    def has_leader(self, since: float, until: float) -> bool:
         """True if the mode was that of a leader for all of these seconds."""
-        before = [is_led for at, is_led in self.led if at <= since]
+        before = [has_leader for at, has_leader in self.led if at <= since]
         return bool(before and before[-1]) and all(
-            is_led for at, is_led in self.led if since < at <= until
+            has_leader for at, has_leader in self.led if since < at <= until
         )
 
     def live_leader(self, since: float, until: float) -> Reign | None:
@@ -231,7 +231,7 @@ def nobody_takes_beside_a_live_leader(world: World) -> Iterator[str]:
             continue
         if any(at <= write.at and str(by.name).startswith(who) for at, who in put_forward):
             continue
-        if not leadership.is_led(since - _IN_FLIGHT, write.at):
+        if not leadership.has_leader(since - _IN_FLIGHT, write.at):
             continue
         reign = leadership.live_leader(since, write.at)
         if reign is not None and reign.by is not by and _id_of(world, reign.by) != after.owner:
@@ -273,7 +273,7 @@ def leases_stay_where_they_have_moved(world: World) -> Iterator[str]:
     Unless its owner has left meanwhile. A leader that has started since, or was suspended, does not
     know of the first move; nor does any if the fleet was without leaders between the two.
     """
-    if not world.history.is_led:
+    if not world.history.has_leader:
         return
     rest = REST * world.options.failover_time
     leadership = Leadership(world)
@@ -292,7 +292,7 @@ def leases_stay_where_they_have_moved(world: World) -> Iterator[str]:
         is_by_ours = by in world.fleet.started_at
         if is_by_ours and known is not None and _has_led(world, by, write.sent):
             at, _ = known
-            knows = _has_looked_since(world, by, at) and leadership.is_led(at, write.at)
+            knows = _has_scanned_since(world, by, at) and leadership.has_leader(at, write.at)
             if knows and write.sent - at < rest - _A_MOMENT:
                 yield (
                     f"at {write.at:.3f} {by} moved {write.key} to {after.owner}, which had "
@@ -302,7 +302,7 @@ def leases_stay_where_they_have_moved(world: World) -> Iterator[str]:
             moved[write.key] = (write.at, by)
 
 
-def _has_looked_since(world: World, process: Process, at: float) -> bool:
+def _has_scanned_since(world: World, process: Process, at: float) -> bool:
     """True if a worker was in the fleet at that time already, and has not begun anew since."""
     begun = [world.fleet.started_at[process]]
     begun += [
@@ -319,13 +319,13 @@ def _has_led(world: World, process: Process, at: float) -> bool:
 
 
 def leases_find_owners_in_time(world: World) -> Iterator[str]:
-    """A lease without a live owner gets one within a failover time and two looks at the table.
+    """A lease without a live owner gets one within a failover time and two scans of the table.
 
     One failover time more for each worker that has died or left a minute before, which the leader
     may still believe to be alive. Only while nothing disturbs the workers that live.
     """
     options = world.options
-    if not world.history.is_led:
+    if not world.history.has_leader:
         return
     leadership = Leadership(world)
     if world.history.on_error == "stop" or options.max_leases < len(world.producer.shards):
@@ -336,7 +336,7 @@ def leases_find_owners_in_time(world: World) -> Iterator[str]:
             for at in world.fleet.ended_at.values()
         )
         most = (1 + others) * options.failover_time + 2 * options.renew_interval + _STALE
-        if until - since <= most or not leadership.is_led(since - most, until):
+        if until - since <= most or not leadership.has_leader(since - most, until):
             continue
         settled = since - 2 * options.failover_time
         if _is_calm(world, since, since + most) and world.fleet.has_worker(settled, since + most):

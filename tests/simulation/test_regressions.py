@@ -54,7 +54,7 @@ KEPT = {
     ),
     # A leader moved a lease again seconds after it had moved it: the look between was behind, and
     # did not show who had had the lease.
-    "a look at the table is behind when a lease has moved": _history(
+    "a scan of the table is behind when a lease has moved": _history(
         (3.0, Storm(4, 4.0, 16)),
         (5.0, Start(1)),
         seed=6,
@@ -357,7 +357,7 @@ KEPT_OF_SEVERAL |= {
     ),
     # A leader assigned the leases of a stream that had left, for ever, to workers that did not read
     # it. So they were never deleted.
-    "a stream leaves a fleet with a leader": h.History(
+    "a stream leaves an application with a leader": h.History(
         streams=(h.OneOf(), h.OneOf(2)),
         events=((0.0, h.Start(0)), (0.0, h.Start(1)), (20.0, h.Track((0,)))),
         former=h.Former(delete_after=20.0),

@@ -99,7 +99,7 @@ WAYS: Subject[History] = Subject(
 )
 
 LED: Subject[History] = Subject(
-    "record processors of a fleet with a leader", led_histories, rough_led, play, tell, LED_BUGS
+    "record processors with a leader", led_histories, rough_led, play, tell, LED_BUGS
 )
 
 STORING: Subject[History] = Subject(

@@ -76,7 +76,7 @@ def _print_once(monitor: LeaseMonitor, *, as_json: bool) -> None:
     for rows in (
         _rows("owner", view.owners),
         _rows("stream", view.streams),
-        lease_rows(monitor.seen),
+        lease_rows(monitor.snapshot),
     ):
         if rows:
             say()
@@ -109,10 +109,10 @@ def _run(monitor: LeaseMonitor, interval: float, *, as_json: bool) -> None:
         timeout = _FIRST_LAGS
         while True:
             began = time.monotonic()
-            looked = monitor.refresh(timeout)
+            has_scanned = monitor.refresh(timeout)
             timeout = 0.0
             if as_json:
-                if looked:
+                if has_scanned:
                     print_objects([monitor.object])
             elif can_update(console):
                 show = show or stack.enter_context(live_view(console))

@@ -171,7 +171,7 @@ class LeaseCoordinator:
         wanted = [row for row in leases if wish.wants(row.stream)]
         state = self._observe_scan(scan, wanted, held_before, now, wish)
         asked = set(self._acquisitions.asked)
-        if state.is_led:
+        if state.has_leader:
             asked |= self._observer.given(leases)
         takes = self._plan(leases, now, wish, reach=state.reach, held=held_before, asked=asked)
         assigned = self._acquisitions.assign(state.moves, self.snapshot.expired, wish.is_leaving)
@@ -198,8 +198,8 @@ class LeaseCoordinator:
         if is_unsettled:
             self._schedule.after_unsettled_scan(began, held)
         else:
-            observations = self._observer.observations
-            self._schedule.after_scan(wanted, observations, began, now, held, is_led=state.is_led)
+            seen = self._observer.observations
+            self._schedule.after_scan(wanted, seen, began, now, held, has_leader=state.has_leader)
         return is_unsettled
 
     def _scan(self) -> tuple[TableScan, Collection[str]]:
@@ -342,7 +342,7 @@ class LeaseCoordinator:
         if self.duplicate_worker_leases:
             return  # the other process of this id has these leases, or adopts them
         given: set[str] = set()
-        if self._assignment is not None and self._assignment.are_led:
+        if self._assignment is not None and self._assignment.has_leader:
             # The leader may have assigned leases since the last scan.
             given = {
                 row.key

@@ -62,7 +62,7 @@ class ScanSchedule:
         now: float,
         held: Collection[str],
         *,
-        is_led: bool,
+        has_leader: bool,
     ) -> None:
         """Plan the next scan after one from ``began`` to ``now``, by what it has shown."""
         pause = scan_pause(
@@ -76,7 +76,7 @@ class ScanSchedule:
             may_be_alone=self._may_be_alone,
         )
         # A leader proves three times in a failover time that it is alive.
-        pause = min(pause, CALM * self._interval) if is_led else pause
+        pause = min(pause, CALM * self._interval) if has_leader else pause
         self._plan_between(began, pause, held)
 
     def after_partial_scan(self, began: float, held: Iterable[str], *, is_coming: bool) -> None:

@@ -40,7 +40,7 @@ from sparkinesis.stream.position import AfterRecord
 from sparkinesis.stream.reading.retention import RetentionCheck
 from sparkinesis.stream.reading.shard_end import EndCheck
 
-_LOOKS = 1.0
+_SCANS = 1.0
 """Seconds between two scans."""
 
 
@@ -74,14 +74,14 @@ def watch_table(
     began = clock()
     watched = WatchedTable()
     while True:
-        looked = clock()
+        scan_began = clock()
         scan = table.scan(consistent=False)
         if watched.began is None:
             check(scan)
-        watched = watched.after_scan(scan.leases, looked, scan.broken)
+        watched = watched.after_scan(scan.leases, scan_began, scan.broken)
         # The scan of a large table takes long, so it is repeated less often.
-        pause = max(_LOOKS, 4 * (clock() - looked))
-        if looked >= began + seconds:
+        pause = max(_SCANS, 4 * (clock() - scan_began))
+        if scan_began >= began + seconds:
             return watched
         wait(max(0.0, min(pause, began + seconds - clock())))
 

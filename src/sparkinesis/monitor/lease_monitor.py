@@ -53,7 +53,7 @@ class LeaseMonitor:
         interval: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.seen = ApplicationSnapshot.of(WatchedTable(), {})
+        self.snapshot = ApplicationSnapshot.of(WatchedTable(), {})
         """The application as of the last scan; empty before it."""
         self.trouble: str | None = None
         """The error of the last scan, if it failed."""
@@ -80,7 +80,7 @@ class LeaseMonitor:
             self._lags = self._lag_watch.known(timeout)
         finally:
             quiet = max(QUIET, 3 * self._pause)
-            self.seen = ApplicationSnapshot.of(self._watched, self._lags, self._wanted, quiet)
+            self.snapshot = ApplicationSnapshot.of(self._watched, self._lags, self._wanted, quiet)
         return has_scanned
 
     def _scan_table(self) -> bool:
@@ -113,7 +113,7 @@ class LeaseMonitor:
 
     def client_of(self, stream: StreamIdentifier | None) -> StreamClient | None:
         """Return the client of a stream with leases; None if there is none, or not yet."""
-        its = (one for one in self.seen.watched.leases if one.stream == stream)
+        its = (one for one in self.snapshot.watched.leases if one.stream == stream)
         found = next(map(self._lag_watch.streams.of, its), None)
         return found if isinstance(found, StreamClient) else None
 
@@ -121,17 +121,17 @@ class LeaseMonitor:
     def view(self) -> View:
         """The application as `sparkinesis top` shows it."""
         what = f"stream {self.only_stream}" if self.only_stream else ""
-        if self.seen.names:
-            what = counted(len(self.seen.names), "stream")
+        if self.snapshot.names:
+            what = counted(len(self.snapshot.names), "stream")
         summary = f"updated every {self._pause:.3g} s"
         if self.trouble is not None:
             summary = f"last updated {self._clock() - self._watched.at:.0f} s ago"
         messages = [self.trouble] if self.trouble else []
         return top_view(
-            ", ".join(filter(None, (self._table.name, what))), summary, self.seen, messages
+            ", ".join(filter(None, (self._table.name, what))), summary, self.snapshot, messages
         )
 
     @property
     def object(self) -> dict[str, Any]:
         """The same for JSON."""
-        return top_object(self._table.name, self.only_stream, self.seen)
+        return top_object(self._table.name, self.only_stream, self.snapshot)

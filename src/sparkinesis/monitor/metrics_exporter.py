@@ -93,11 +93,11 @@ class Exporter:
         self._shards: tuple[Sample, ...] = ()
         self._status: Any = {"application": app}
         self._began = clock()
-        self._looked_at: float | None = None
-        self._problem: str | None = "the lease table was not snapshot yet"
+        self._scanned_at: float | None = None
+        self._problem: str | None = "the lease table was not scanned yet"
         self._sign = SignOfLife(clock)
         live = Liveness(
-            lambda: [Part("the thread that looks at the application", self._sign.due)], clock
+            lambda: [Part("the thread that scans the lease table", self._sign.due)], clock
         )
         served.watch(self._gauges)
         labels = {"application": app}
@@ -124,7 +124,7 @@ class Exporter:
                 if self._watch(wait):
                     return
             except SparkinesisError as error:
-                if isinstance(error, OptionError) and self._looked_at is None:
+                if isinstance(error, OptionError) and self._scanned_at is None:
                     raise
                 if self._problem != str(error):
                     _log.warning("%s", error)
@@ -148,14 +148,14 @@ class Exporter:
                     return True
 
     def _publish(self, monitor: LeaseMonitor) -> None:
-        snapshot = monitor.seen
+        snapshot = monitor.snapshot
         self._checkpoints = checkpoints_after(self._checkpoints, snapshot)
         self._shards = tuple(shard_gauges(snapshot, self._checkpoints, monitor.only_stream or ""))
         self._status = monitor.object
-        self._looked_at = snapshot.watched.at
+        self._scanned_at = snapshot.watched.at
         self._problem = None
 
     def _gauges(self) -> Iterable[Sample]:
-        since = self._began if self._looked_at is None else self._looked_at
+        since = self._began if self._scanned_at is None else self._scanned_at
         yield Sample(TABLE_LOOK_AGE, (), self._clock() - since)
         yield from self._shards

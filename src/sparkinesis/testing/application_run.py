@@ -210,15 +210,15 @@ class ApplicationRun:
             name=self._application.name,
             clock=clock,
         )
-        told = self._application.options.on_event
+        given = self._application.options.on_event
 
-        def tell(event: Event) -> None:
+        def on_event(event: Event) -> None:
             if not calls.is_abandoned:
                 self._progress.note(event)
-                if told is not None:
-                    told(event)
+                if given is not None:
+                    given(event)
 
-        application = quick(self._application, world.endpoint, worker_id, tell)
+        application = quick(self._application, world.endpoint, worker_id, on_event)
         rng = random.Random(0)  # noqa: S311 - a test should do the same again
         timing = Timing(
             clock, wall_clock_ms=world.clock, checkpoint_clock=world.time, new_rng=lambda: rng

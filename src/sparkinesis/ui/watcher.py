@@ -152,7 +152,7 @@ class Watcher:
             self.snapshot.number + 1,
             now,
             view,
-            self._monitor.seen.watched,
+            self._monitor.snapshot.watched,
             dict(self._listed),
             reported,
             with_point(self.snapshot.history, point),
@@ -187,5 +187,5 @@ class Watcher:
         """Return True if a lease is of a shard that was made after the listing."""
         listed = {one.id for one in self._listed.get(stream, ())}
         newest = max(listed, default="")
-        leases = self._monitor.seen.watched.leases
+        leases = self._monitor.snapshot.watched.leases
         return any(one.stream == stream and one.shard_id > newest for one in leases)

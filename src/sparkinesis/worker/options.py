@@ -100,7 +100,7 @@ class WorkerOptions:
     containers, or by throughput where that cannot be measured; with "throughput", by that alone.
     Beside Java workers of a KCL 3.x, whose leader assigns the shards, this is how the worker
     assigns them once it is the leader (KCL ``leaseAssignmentStrategy``). No KCL before 3.5 may
-    share a lease table of a fleet with a leader."""
+    share a lease table with a leader."""
     handoff_timeout: float = 30.0
     """Default: 30 s. The time in which the owner of a stolen lease may finish its batch and
     checkpoint (KCL ``gracefulLeaseHandoffTimeoutMillis``)."""

@@ -69,13 +69,13 @@ def syncer_of(
     *,
     initial: InitialPosition = TRIM_HORIZON,
     settings: ShardSyncSettings = SYNC,
-    tell: Listener = LOG,
+    publish: Listener = LOG,
     **given: Any,
 ) -> ShardSyncer:
     """The shard syncer of the worker "me", which waits for nothing."""
     phase, metrics = given.pop("phase", 0.0), given.pop("metrics", OFF)
     leases = StreamLeases(
-        client, table, "me", initial=initial, wait=lambda _: None, publish=tell, **given
+        client, table, "me", initial=initial, wait=lambda _: None, publish=publish, **given
     )
     return ShardSyncer(leases, settings=settings, clock=time, phase=phase, metrics=metrics)
 
@@ -223,7 +223,7 @@ def coordinator_of(
     *,
     failover: float = 10.0,
     max_leases: int = 100,
-    tell: Listener = ignore,
+    publish: Listener = ignore,
     renewer: LeaseRenewer | None = None,
     metrics: Metrics = OFF,
 ) -> LeaseCoordinator:
@@ -234,7 +234,7 @@ def coordinator_of(
         settings=TakeSettings(failover, max_leases, 100, handoff_timeout=30.0, scan_interval=1.5),
         clock=time,
         rng=random.Random(1),
-        publish=tell,
+        publish=publish,
         metrics=metrics,
     )
 

@@ -1,4 +1,4 @@
-"""Workers of a fleet with a leader, on a lease table over HTTP: who assigns, who adopts."""
+"""Workers whose leases a leader assigns, on a lease table over HTTP: who assigns, who adopts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def worker(
     time: ManualTime,
     who: str,
     balance: Balance = "throughput",
-    tell: Listener = ignore,
+    publish: Listener = ignore,
     *,
     meter: Any = None,
     several_streams: bool = False,
@@ -69,7 +69,7 @@ def worker(
             wall_clock_ms=lambda: round(wall_clock() * 1000),
             rng=rng,
             meter=meter,
-            publish=tell,
+            publish=publish,
         )
 
     return LeaseCoordinator(
@@ -79,7 +79,7 @@ def worker(
         settings=settings,
         clock=time,
         rng=rng,
-        publish=tell,
+        publish=publish,
         join=join,
         wants_leader=balance != "count",
         several_streams=several_streams,
@@ -93,7 +93,7 @@ Pair = tuple[LeaseCoordinator, LeaseCoordinator, list[Event]]
 def pair(table: LeaseTable, time: ManualTime, told: list[Event]) -> Pair:
     """The workers "a", which leads if it scans first, and "b" on four leases; the events of "a"."""
     create(table, *IDS[:4])
-    return worker(table, time, "a", tell=told.append), worker(table, time, "b"), told
+    return worker(table, time, "a", publish=told.append), worker(table, time, "b"), told
 
 
 def owners(table: LeaseTable) -> dict[str, tuple[str | None, str | None]]:
@@ -107,8 +107,11 @@ def release_asked(owner: LeaseCoordinator) -> None:
             held.release()
 
 
-def share(leader: LeaseCoordinator, other: LeaseCoordinator, time: ManualTime) -> None:
-    """Let a leader take all leases, and hand the other worker its share."""
+def sharing(
+    table: LeaseTable, time: ManualTime, balance: Balance = "throughput"
+) -> tuple[LeaseCoordinator, LeaseCoordinator]:
+    """The worker "a", which leads, and "b", which has its share of the leases from "a"."""
+    leader, other = (worker(table, time, who, balance) for who in "ab")
     leader.take()
     other.take()
     time.now += SOON
@@ -116,6 +119,7 @@ def share(leader: LeaseCoordinator, other: LeaseCoordinator, time: ManualTime) -
     release_asked(leader)
     time.now += SOON
     other.take()
+    return leader, other
 
 
 def put_version(dynamodb: Any, table: LeaseTable, name: str) -> None:
@@ -249,8 +253,7 @@ def test_a_dead_worker_that_is_given_a_lease_is_given_no_more(
     """The lease that it was given before anybody could know is young, and proves nothing."""
     put_version(dynamodb, table, client_version.VERSION_3X)
     create(table, *IDS[:4])
-    leader, dead = worker(table, time, "a", "count"), worker(table, time, "b", "count")
-    share(leader, dead, time)
+    leader, dead = sharing(table, time, "count")
     before = dead.held().keys()
     assert len(before) == 2
     time.now += FAILOVER / 2
@@ -335,8 +338,7 @@ def test_who_ends_because_of_a_twin_leaves_it_its_leases(
     table: LeaseTable, time: ManualTime
 ) -> None:
     create(table, "x", "y")
-    leader, me = worker(table, time, "a"), worker(table, time, "b")
-    share(leader, me, time)
+    _, me = sharing(table, time)
     (mine,) = me.held()
     twin = LeaseRenewer(table, "b", FAILOVER, time)
     take_rows(twin, table, time, [lease_of(table, mine)], who="b")
@@ -366,7 +368,7 @@ def test_who_leaves_is_no_member_and_leads_no_more(
 ) -> None:
     create(table, *IDS[:2])
     told: list[Event] = []
-    first, second = worker(table, time, "a", tell=told.append), worker(table, time, "b")
+    first, second = worker(table, time, "a", publish=told.append), worker(table, time, "b")
     first.take()
     second.take()
     first.leave()
@@ -399,7 +401,7 @@ def test_who_leaves_is_gone_before_its_lock_is_released(
     assert locked == [True]
 
 
-def test_who_ends_withdraws_what_it_was_given_during_its_last_look(
+def test_who_ends_withdraws_what_it_was_given_during_its_last_scan(
     table: LeaseTable, time: ManualTime, pair: Pair
 ) -> None:
     first, second, _ = pair
@@ -483,7 +485,7 @@ def test_a_lease_that_its_owner_has_renewed_is_not_assigned(
     create(table, "x", owner="late")
     create(table, "y")
     told: list[Event] = []
-    leader, other = worker(table, time, "a", tell=told.append), worker(table, time, "b")
+    leader, other = worker(table, time, "a", publish=told.append), worker(table, time, "b")
     leader.take()
     assert set(leader.held()) == {"y"}, "so that the other lease is for the other worker"
     other.take()
@@ -512,7 +514,7 @@ def test_trouble_with_the_rows_is_told_once_and_stops_nothing(
 ) -> None:
     create(table, "x")
     told: list[Event] = []
-    me = worker(table, time, "a", tell=told.append)
+    me = worker(table, time, "a", publish=told.append)
     me.take()
     table.create(Lease("y", "y", lease_of(table, "x").checkpoint))
     for _ in range(2):
@@ -664,7 +666,7 @@ def test_who_may_not_look_for_tables_of_a_kcl_3_counts_as_before(
 ) -> None:
     create(table, "x")
     told: list[Event] = []
-    me = worker(table, time, "by hand", "count", tell=told.append)
+    me = worker(table, time, "by hand", "count", publish=told.append)
     beside = f"{table.name}-CoordinatorState"
     create(table, "foreign", owner="somebody")
     server.kinesis.faults = lambda call: (

@@ -1,4 +1,4 @@
-"""The rows by which a fleet with a leader coordinates itself, in both places, on a real server."""
+"""The rows by which workers with a leader coordinate themselves, in both places, on a server."""
 
 from __future__ import annotations
 

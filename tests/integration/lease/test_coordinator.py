@@ -67,7 +67,7 @@ def test_a_shard_that_ends_while_it_is_asked_for_is_not_waited_for(scene: Scene)
 
 
 @pytest.mark.parametrize("max_leases", [1, 3])
-def test_who_has_no_room_does_not_look_again_soon(scene: Scene, max_leases: int) -> None:
+def test_who_has_no_room_does_not_scan_again_soon(scene: Scene, max_leases: int) -> None:
     scene.create("a", "b", "c")
     me = scene.coordinator("me", max_leases=max_leases)
     scene.time.now += 5
@@ -173,7 +173,7 @@ def test_a_handoff_whose_answer_was_lost_is_withdrawn_by_a_worker_that_leaves(
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-def test_a_lease_taken_without_an_answer_is_released_at_the_end_or_adopted_at_the_next_look(
+def test_a_lease_taken_without_an_answer_is_released_at_the_end_or_adopted_at_the_next_scan(
     scene: Scene, leaves: bool
 ) -> None:
     scene.create("a")
@@ -203,8 +203,8 @@ def test_writes_without_an_answer_are_not_taken_for_those_of_another_worker(scen
     assert set(slow.held()) == {"a"}
 
 
-def test_renewals_between_two_looks_are_not_taken_for_those_of_another_worker(scene: Scene) -> None:
-    """A worker takes a lease, renews it and loses it, and looks at the table only then."""
+def test_renewals_between_two_scans_are_not_taken_for_those_of_another_worker(scene: Scene) -> None:
+    """A worker takes a lease, renews it and loses it, and scans the table only then."""
     scene.create("a")
     slow = scene.coordinator("slow")
     for _ in range(6):
@@ -269,7 +269,7 @@ def test_a_worker_that_ignores_a_handoff_is_waited_for_only_until_it_is_known(sc
     """A KCL 2.x renews by the counter alone, and never writes throughputKBps."""
     scene.create(*"abcd", owner="java")
     told: list[Event] = []
-    new = scene.coordinator("new", tell=told.append)
+    new = scene.coordinator("new", publish=told.append)
 
     def renew_as_java(checkpoint: int) -> None:
         for key in sorted(set("abcd") - new.held().keys()):

@@ -41,7 +41,7 @@ _T = TypeVar("_T")
 def worker(
     table: LeaseTable, time: ManualTime, told: list[Event], renewer: LeaseRenewer
 ) -> LeaseCoordinator:
-    return coordinator_of(table, time, renewer=renewer, tell=told.append)
+    return coordinator_of(table, time, renewer=renewer, publish=told.append)
 
 
 def of(told: list[Event], kind: type[_T]) -> list[_T]:

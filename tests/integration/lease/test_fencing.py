@@ -218,7 +218,7 @@ def set_token(dynamodb: Any, table: LeaseTable, value: dict[str, str]) -> None:
     )
 
 
-def test_a_look_from_before_a_deletion_acquires_no_row_with_another_token(scene: Scene) -> None:
+def test_a_scan_from_before_a_deletion_acquires_no_row_with_another_token(scene: Scene) -> None:
     """The counter alone would match: the row was made again, and is as old as the one before."""
     scene.create("a")
     known = scene.table.write(

@@ -36,7 +36,7 @@ from tests.integration.lease.test_assignment import (
     owners,
     put_lock,
     put_version,
-    share,
+    sharing,
     worker,
 )
 from tests.kcl import create_table
@@ -84,7 +84,7 @@ def test_a_leader_gives_a_sign_of_life_three_times_in_a_failover_time(scene: Sce
 def test_a_leader_goes_on_after_a_heartbeat_without_an_answer(scene: Scene) -> None:
     scene.create("x")
     told: list[Event] = []
-    me = worker(scene.table, scene.time, "me", tell=told.append)
+    me = worker(scene.table, scene.time, "me", publish=told.append)
     me.take()
     scene.time.now += 0.3 * FAILOVER
     scene.server.kinesis.faults = Failing("UpdateItem", then=Fault.dropped("after"))
@@ -104,11 +104,7 @@ def test_leases_are_balanced_at_once_for_a_new_worker_and_then_every_six_failove
     scene: Scene,
 ) -> None:
     scene.create(*IDS[:4])
-    leader, other = (
-        worker(scene.table, scene.time, "a", "throughput"),
-        worker(scene.table, scene.time, "b", "throughput"),
-    )
-    share(leader, other, scene.time)
+    leader, other = sharing(scene.table, scene.time)
     began = scene.time.now - SOON
     assert len(leader.held()) == len(other.held()) == 2
     for row in other.held().values():
@@ -218,7 +214,7 @@ def assignment(
     )
 
 
-def test_who_never_looked_leaves_without_a_call(scene: Scene) -> None:
+def test_who_never_scanned_leaves_without_a_call(scene: Scene) -> None:
     scene.server.kinesis.calls.clear()
     assignment(scene.table, scene.time).leave()
     assert len(scene.server.kinesis.calls) == 0
@@ -229,7 +225,7 @@ def test_who_cannot_delete_its_row_gives_up_the_leadership_all_the_same(
 ) -> None:
     scene.create("x")
     told: list[Event] = []
-    me = worker(scene.table, scene.time, "me", tell=told.append)
+    me = worker(scene.table, scene.time, "me", publish=told.append)
     me.take()
     scene.server.kinesis.faults = Failing("DeleteItem", Fault.error("AccessDeniedException"))
     me.leave()
@@ -317,7 +313,7 @@ def test_a_leader_without_leases_or_with_one_that_lives_is_alive(scene: Scene) -
 def test_a_leader_that_ended_long_ago_is_not_waited_for(
     scene: Scene, *, age: int, takes: bool
 ) -> None:
-    """Its lock holds for two minutes from the first look at it, but the row of its load is old."""
+    """Its lock holds for two minutes from the first scan of it, but the row of its load is old."""
     put_version(scene.dynamodb, scene.table, client_version.VERSION_3X)
     put_lock(scene.dynamodb, scene.table, "java")
     rows = Coordination.among_leases(scene.table, may_share_table=True)
@@ -333,8 +329,7 @@ def test_who_ends_in_a_leaders_fleet_withdraws_nothing_that_it_holds(scene: Scen
     """It releases that itself, once its record processors have ended."""
     scene.create(*IDS[:4])
     scene.table.create(lease("ended", owner="b", checkpoint=SHARD_END))
-    first, second = worker(scene.table, scene.time, "a"), worker(scene.table, scene.time, "b")
-    share(first, second, scene.time)
+    _, second = sharing(scene.table, scene.time)
     before = scene.table.leases()
     second.withdraw_requests()
     assert scene.table.leases() == before
@@ -350,7 +345,7 @@ def test_trouble_with_the_rows_makes_nobody_steal_from_a_leaders_fleet(scene: Sc
     scene.create("a", "b", "c", owner="java")
     scene.create("new")
     told: list[Event] = []
-    me = worker(scene.table, scene.time, "me", "count", tell=told.append)
+    me = worker(scene.table, scene.time, "me", "count", publish=told.append)
     me.take()
     scene.table.write(requests.assign(scene.lease("new"), "me"))
     scene.time.now += 30.0
@@ -366,7 +361,7 @@ def test_trouble_with_the_rows_makes_nobody_steal_from_a_leaders_fleet(scene: Sc
 def test_who_may_not_look_for_the_rows_steals_as_in_a_fleet_without_a_leader(scene: Scene) -> None:
     scene.create("a", "b", owner="other")
     told: list[Event] = []
-    me = worker(scene.table, scene.time, "me", tell=told.append)
+    me = worker(scene.table, scene.time, "me", publish=told.append)
     denied = Fault.error("AccessDeniedException")
     scene.server.kinesis.faults = Failing(None, then=denied, stream=f"{scene.table.name}{STATES}")
     me.take()
@@ -406,7 +401,7 @@ def test_who_leads_again_balances_at_once(scene: Scene) -> None:
     put_version(scene.dynamodb, scene.table, client_version.VERSION_3X)
     report(scene.table, "b")
     told: list[Event] = []
-    me = worker(scene.table, scene.time, "a", "count", tell=told.append)
+    me = worker(scene.table, scene.time, "a", "count", publish=told.append)
     me.take()
     assert sorted(str(who) for who, _ in owners(scene.table).values()) == ["a", "a", "b", "b"]
     put_lock(scene.dynamodb, scene.table, "java", seconds=4)

@@ -145,7 +145,7 @@ def test_the_rest_is_created_if_the_other_worker_has_died_after_its_first_lease(
 def test_a_stream_that_another_worker_began_before_two_reshards_is_not_begun_again(
     stream: OneOfMany, table: LeaseTable, dynamodb: Any, initial: Any, *, is_broken: bool
 ) -> None:
-    """The last look at the table was before, and the first shard has only grandchildren now."""
+    """The last scan of the table was before, and the first shard has only grandchildren now."""
     stream.split()
     stream.split(1, 2**126)
     stream.split(2, 3 * 2**126)

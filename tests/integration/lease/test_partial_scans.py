@@ -353,7 +353,7 @@ def test_a_worker_that_may_be_java_keeps_all_reading(
     assert all(fleet.reads(who)["Scan"] for who in fleet.workers)
 
 
-def test_the_policy_allows_what_the_looks_call_and_no_more(fleet: Fleet) -> None:
+def test_the_policy_allows_what_the_scans_call_and_no_more(fleet: Fleet) -> None:
     fleet.server.kinesis.calls.clear()
     fleet.round()
     fleet.time.now += FULL_EVERY  # the leader sees to the index again

@@ -152,7 +152,7 @@ def test_a_lease_that_is_acquired_anew_during_a_round_stays_held(scene: Scene) -
 
 
 def test_a_write_in_flight_is_not_waited_for(scene: Scene) -> None:
-    """It renews the lease, too; and a handoff request is seen at the next look."""
+    """It renews the lease, too; and a handoff request is seen by the next scan."""
     (held,) = scene.acquire("a")
     asked = replace(held.lease, owner="thief", checkpoint_owner="me")
     update = held.begin_renewal()

@@ -34,7 +34,7 @@ from tests.integration.lease.test_coordinator import take_unanswered
 
 FAILOVER = 10.0
 INTERVAL = 1.5
-"""Seconds between two looks while leases are to move: half a renew interval."""
+"""Seconds between two scans while leases are to move: half a renew interval."""
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_the_time_of_a_start_counts_for_leases_that_nobody_renews(scene: Scene) 
     assert set(me.held()) == {"a", "b"}
 
 
-def test_a_look_is_consistent_only_while_a_write_is_in_doubt(
+def test_a_scan_is_consistent_only_while_a_write_is_in_doubt(
     scene: Scene, scans: list[bool]
 ) -> None:
     scene.create("a")
@@ -109,7 +109,7 @@ def test_a_look_is_consistent_only_while_a_write_is_in_doubt(
     assert scans[3:] == [False, True, False]
 
 
-def test_who_has_all_leases_looks_every_four_intervals(table: LeaseTable, time: ManualTime) -> None:
+def test_who_has_all_leases_scans_every_four_intervals(table: LeaseTable, time: ManualTime) -> None:
     create(table, "a")
     me = coordinator_of(table, time)
     assert me.due_in() <= 0, "at once"
@@ -131,7 +131,7 @@ def test_a_lease_that_waits_for_this_worker_is_looked_for_soon(scene: Scene) -> 
     assert me.due_in() == INTERVAL / 3
 
 
-def test_the_pause_counts_from_the_begin_of_a_look_and_ages_from_its_end(scene: Scene) -> None:
+def test_the_pause_counts_from_the_begin_of_a_scan_and_ages_from_its_end(scene: Scene) -> None:
     scene.create("a", owner="dead")
     me = scene.coordinator()
 
@@ -163,7 +163,7 @@ def test_a_shard_waits_until_each_parent_is_finished_or_has_no_lease(scene: Scen
 
 
 @pytest.mark.parametrize("case", ["leads", "has a peer", "reads several streams"])
-def test_who_is_not_alone_or_leads_looks_every_two_intervals(scene: Scene, case: str) -> None:
+def test_who_is_not_alone_or_leads_scans_every_two_intervals(scene: Scene, case: str) -> None:
     """A leader proves that it is alive; and leases of another stream may appear."""
     if case != "reads several streams":
         scene.create("a")
@@ -180,7 +180,7 @@ def test_who_is_not_alone_or_leads_looks_every_two_intervals(scene: Scene, case:
     assert me.due_in() == 2 * INTERVAL
 
 
-def test_looks_come_midway_between_two_rounds_of_renewals(scene: Scene) -> None:
+def test_scans_come_midway_between_two_rounds_of_renewals(scene: Scene) -> None:
     scene.create("a")
     me = scene.coordinator()
     for _ in range(2):
@@ -232,7 +232,7 @@ def test_many_leases_are_taken_in_few_calls(scene: Scene, *, owner: str | None) 
     assert min(tokens) >= 1_700_000_000 * 1_000_000, "the time, by the table's clock"
 
 
-def test_a_lease_that_is_lost_during_a_look_keeps_no_other_from_being_taken(scene: Scene) -> None:
+def test_a_lease_that_is_lost_during_a_scan_keeps_no_other_from_being_taken(scene: Scene) -> None:
     """The look may show it as it was; nor has another process of this worker's id renewed it."""
     scene.create("a")
     me = scene.coordinator()
@@ -284,7 +284,7 @@ def test_workers_that_fall_silent_are_told_in_order_with_their_longest_silence(
     names = [f"dead-{n}" for n in range(6)]
     for name in names:
         scene.create(f"{name}-1", f"{name}-2", owner=name)
-    me = scene.coordinator(tell=told.append)
+    me = scene.coordinator(publish=told.append)
     me.take()
     scene.time.now += 1.0
     for name in names:
@@ -315,7 +315,7 @@ def test_who_never_joined_a_fleet_leaves_without_a_call(scene: Scene) -> None:
     assert len(scene.server.kinesis.calls) == 0
 
 
-def test_a_lease_that_was_given_since_the_start_is_adopted_at_the_first_look(scene: Scene) -> None:
+def test_a_lease_that_was_given_since_the_start_is_adopted_at_the_first_scan(scene: Scene) -> None:
     put_version(scene.dynamodb, scene.table, VERSION_3X)
     put_lock(scene.dynamodb, scene.table, "java")
     scene.create("new")
@@ -353,7 +353,7 @@ def test_the_leases_of_a_stream_that_the_application_lacks_worry_nobody(scene: S
     assert me.due_in() == 2 * INTERVAL
 
 
-def test_who_leaves_half_of_the_new_leases_to_others_looks_again_soon(scene: Scene) -> None:
+def test_who_leaves_half_of_the_new_leases_to_others_scans_again_soon(scene: Scene) -> None:
     scene.create("a", "b", "c", "d")
     me = scene.coordinator()
     assert me.take()
@@ -361,7 +361,7 @@ def test_who_leaves_half_of_the_new_leases_to_others_looks_again_soon(scene: Sce
     assert me.due_in() == INTERVAL / 3
 
 
-def test_a_look_shows_the_owner_that_a_lease_is_asked_for(scene: Scene) -> None:
+def test_a_scan_shows_the_owner_that_a_lease_is_asked_for(scene: Scene) -> None:
     scene.create("a", "b")
     old = scene.coordinator("old")
     scene.time.now += INTERVAL
@@ -389,7 +389,7 @@ def test_a_row_that_cannot_be_read_is_told_until_it_can(scene: Scene) -> None:
     key = "shardId-000000000000"
     scene.create(key)
     scene.break_row(key)
-    me = scene.coordinator(tell=told.append)
+    me = scene.coordinator(publish=told.append)
     me.take()
     me.take()
     scene.dynamodb.delete_item(TableName=scene.table.name, Key={"leaseKey": {"S": key}})

@@ -59,7 +59,7 @@ def test_waiting_for_the_other_parent_of_a_merge_is_cheap(
         table.create(lease)
     held = take(LeaseRenewer(table, "me", 10, time), table, keys[0])
     told: list[Event] = []
-    ends = ends_of(syncer_of(stream.client, table, time, tell=told.append, stream=named))
+    ends = ends_of(syncer_of(stream.client, table, time, publish=told.append, stream=named))
     calls: Counter[str] = Counter()
 
     def count(call: Call) -> Fault | None:
@@ -266,7 +266,7 @@ def ended_shards(
 
     told: list[Event] = []
     address = stream.client.address
-    ends = ends_of(syncer_of(Lagging(address), table, time, tell=told.append))
+    ends = ends_of(syncer_of(Lagging(address), table, time, publish=told.append))
     return Ended(ends, held, listed, address, told)
 
 
@@ -387,7 +387,7 @@ def test_a_lease_that_tells_when_the_application_began_stays_until_an_audit_has_
     table.create(replace(finished, mark=shard_syncer._leases.identify()))
 
     def step(*deleted: Lease) -> dict[str, Lease]:
-        """``deleted``: leases that the worker's last look at the table still showed."""
+        """``deleted``: leases that the worker's last scan still showed."""
         time.now += SYNC.cleanup_interval
         shard_syncer.step([*table.leases(), *deleted], audits=True)
         return {lease.key: lease for lease in table.leases()}
@@ -445,7 +445,7 @@ def test_a_missing_lease_is_told_and_made_once_audits_in_a_row_have_missed_it(
     stream = make_stream(server, 2)
     named = StreamIdentifier("123456789012", stream.name, 7) if is_named else None
     told: list[Event] = []
-    syncer = syncer_of(stream.client, table, time, stream=named, tell=told.append)
+    syncer = syncer_of(stream.client, table, time, stream=named, publish=told.append)
     known = new_lease(stream.shards()[0], TRIM_HORIZON).in_stream(named)
     table.create(known)
     missing = LeasesMissing(str(table), str(named) if named else None, str(find_hole([known])))

@@ -121,7 +121,7 @@ def test_it_begins_without_a_table_and_goes_on_through_one_that_is_deleted_and_r
     assert "There is no lease table" in exporter.read("/readyz")[1]
     assert exporter.read("/livez")[0] == 200
     eventually(lambda: (exporter.value("table_look_age_seconds", "") or 0) > 2)
-    assert len(exporter.values("shard_unread_seconds")) == 2, "the last look is kept"
+    assert len(exporter.values("shard_unread_seconds")) == 2, "the last scan is kept"
     dynamodb.create_table(**creation(scene.stream, LeaseTableOptions()))
     put_rows(dynamodb, scene.stream, rows)
     eventually(lambda: exporter.read("/readyz")[0] == 200)

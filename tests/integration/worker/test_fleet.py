@@ -74,7 +74,7 @@ class Producer:
 
 @pytest.fixture
 def fleet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, is_led: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int, has_leader: bool
 ) -> Iterator[tuple[Fleet, Any]]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
@@ -83,7 +83,7 @@ def fleet(
         kinesis = server.client("kinesis")
         kinesis.create_stream(StreamName=stream, ShardCount=shards)
         workers = Fleet(server.endpoint_url, stream, tmp_path, FAILOVER_TIME)
-        if is_led:
+        if has_leader:
             table = LeaseTable(stream, "us-east-1", server.endpoint_url)
             table.provision(LeaseTableOptions())
             version = VersionRow(Version(VERSION_3X, "test", 1))
@@ -98,7 +98,7 @@ def fleet(
 
 @pytest.mark.limit(300)
 @pytest.mark.parametrize(
-    ("turns", "shards", "is_led"),
+    ("turns", "shards", "has_leader"),
     [
         (len(ACTS), 6, False),
         (3, 6, True),
@@ -107,7 +107,7 @@ def fleet(
     ],
 )
 def test_a_fleet_through_crashes_pauses_shutdowns_and_reshards(
-    fleet: tuple[Fleet, Any], turns: int, *, is_led: bool
+    fleet: tuple[Fleet, Any], turns: int, *, has_leader: bool
 ) -> None:
     """How soon leases change hands: `tests/simulation/test_takeover.py`."""
     workers, kinesis = fleet
@@ -167,7 +167,7 @@ def test_a_fleet_through_crashes_pauses_shutdowns_and_reshards(
         _check_zombie(events, worker, paused, resumed)
     assert {row.owner for row in table.leases()} == {None}
     log = "".join(each.read_text() for each in workers.folder.glob("*.err"))
-    assert ("leads the fleet" in log) is is_led
+    assert ("leads the fleet" in log) is has_leader
 
 
 def _difference(orders: dict[str, list[int]], expected: dict[str, list[int]]) -> str:

@@ -242,7 +242,7 @@ def test_a_scan_that_misses_a_child_does_not_end_the_replay(
 ) -> None:
     """A scan is no snapshot: it may see that a parent has ended, and not the lease made before.
 
-    No child is read before the next look.
+    No child is read before the next scan.
     """
     scene.put(b"parent")
     scene.split()

@@ -80,7 +80,7 @@ def test_the_lag_of_a_call_that_hangs_is_the_age_of_its_records(
     other = shard(worker, SECOND)
     assert (other.millis_behind_latest, other.standing_for) == (0, None)
     place = scene.stream, FIRST
-    gauges = {(one.metric, one.labels): one.value for one in samples_of(worker._look(None))}
+    gauges = {(one.metric, one.labels): one.value for one in samples_of(worker._snapshot(None))}
     assert gauges[LAG, place] == gauges[APPLICATION_LAG, ()] >= 6 * WARNED
     assert gauges[PAGE_LAG, place] == 0
     assert gauges[STANDING_AGE, place] >= 6 * WARNED

@@ -86,7 +86,7 @@ the leases of former streams are never deleted | every_shard_is_read
     lease.rules.former_streams:deletable_streams
     + return []
 a stream that has left is read on | former_streams_are_left
-    worker.lifecycle.streams.known_streams:SharedStreams.get
+    worker.lifecycle.streams.shared_streams:SharedStreams.get
     + return was(self, stream) or self._left.get(stream)
 a stream is opened when those before it are open | other_streams_are_read_in_time | rare
     worker.lifecycle.streams.several_streams:SeveralStreams._start_opening

@@ -139,8 +139,8 @@ def test_the_next_scan_is_planned_by_what_the_last_one_has_shown() -> None:
     seen = observe({}, [mine], 100.0, "me")
     schedule.after_unsettled_scan(100.0, renewer.held())
     assert schedule.next_at() == 100.0 + _INTERVAL / 3
-    for is_led, intervals in ((False, 4), (True, 2)):
-        schedule.after_scan([mine], seen, 98.5, 100.0, renewer.keys, is_led=is_led)
+    for has_leader, intervals in ((False, 4), (True, 2)):
+        schedule.after_scan([mine], seen, 98.5, 100.0, renewer.keys, has_leader=has_leader)
         assert schedule.next_at() == 98.5 + intervals * _INTERVAL
     schedule.after_partial_scan(98.5, renewer.held(), is_coming=False)
     assert schedule.next_at() == 98.5 + 2 * _INTERVAL

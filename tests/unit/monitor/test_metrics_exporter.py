@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.metrics.health.pages import ServedTally
 from sparkinesis.monitor.application_snapshot import ApplicationSnapshot
+from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lags import Lag
-from sparkinesis.monitor.metrics_exporter import Checkpoints, checkpoints_after, shard_gauges
+from sparkinesis.monitor.metrics_exporter import (
+    Checkpoints,
+    Exporter,
+    checkpoints_after,
+    shard_gauges,
+)
 from sparkinesis.monitor.watched import WatchedTable
+from sparkinesis.stream.address import FOUND_BY_BOTO
 
 
 def lease(at: str = "1", owner: str | None = "w") -> Lease:
@@ -28,6 +42,22 @@ def test_a_lag_that_is_not_known_is_left_out_unless_nobody_reads_the_shard() -> 
         ("shard.unread", "s", "a"): 60.0,
     }
     assert ("shard.lag", "s", "a") not in gauges(lease(owner=None))
+
+
+def test_before_the_first_scan_it_is_not_ready() -> None:
+    served = ServedTally.of_option("127.0.0.1:0", {})
+    assert served is not None
+    Exporter(
+        "app",
+        LeaseTable("app"),
+        ChosenStreams.of((), "us-east-1", None, FOUND_BY_BOTO),
+        served,
+        interval=1.0,
+    )
+    with pytest.raises(HTTPError) as refused:
+        urlopen(f"{served.server.url}/readyz")
+    assert b"the lease table was not scanned yet" in refused.value.read()
+    served.close()
 
 
 def test_a_finished_shard_has_no_gauges() -> None:
@@ -55,4 +85,4 @@ def test_a_checkpoint_is_as_old_as_it_stands_still_before_records() -> None:
     assert age(140, "2", 5) == 0  # it moved
     assert age(150, "2", 0) == 0  # all is done
     assert age(190, "2", 0) == 0
-    assert age(200, "2", 5) == 10  # since the last look at which all was done
+    assert age(200, "2", 5) == 10  # since the last scan by which all was done

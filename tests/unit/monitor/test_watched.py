@@ -70,7 +70,7 @@ def test_parents_are_those_of_the_same_stream() -> None:
     )
 
 
-def test_a_renewal_is_a_counter_that_moved_between_two_looks() -> None:
+def test_a_renewal_is_a_counter_that_moved_between_two_scans() -> None:
     still, lively, late = lease("still"), lease("lively"), lease("late")
     watched = WatchedTable().after_scan([still, lively], 100.0)
     assert watched.seconds == 0
@@ -80,7 +80,7 @@ def test_a_renewal_is_a_counter_that_moved_between_two_looks() -> None:
     assert watched.seconds == 3.5
     assert watched.renewed_ago("lively") == 2.5
     assert watched.renewed_ago("still") is None
-    assert watched.renewed_ago("late") is None, "its first look is no renewal"
+    assert watched.renewed_ago("late") is None, "its first scan is no renewal"
     assert [one.key for one in watched.leases] == ["late", "lively", "still"]
     stood = {one.key: watched.still_for(one.key) for one in watched.leases}
     assert stood == {"late": 2.5, "lively": 2.5, "still": 3.5}, "as far as they were watched"

@@ -19,7 +19,7 @@ SHARD = Shard("shardId-000000000000", (), True, (0, 9), "1")
 class Monitor:
     """A monitor of an application without leases, whose stream can be listed."""
 
-    seen = ApplicationSnapshot.of(WatchedTable(), {})
+    snapshot = ApplicationSnapshot.of(WatchedTable(), {})
     view = View("app", "", "KB/s")
 
     def refresh(self) -> None:

@@ -98,7 +98,7 @@ class Setting:
     now: float = 1000.0
     failures: Failures = field(default_factory=Failures)
     metrics: Metrics = OFF
-    tell: EventPublisher = DISCARD_EVENTS
+    publish: EventPublisher = DISCARD_EVENTS
     calls: UserCalls = field(default_factory=UserCalls)
     application = "app"
 
@@ -116,7 +116,7 @@ class Setting:
 
     def reporter(self, shard_id: str) -> ShardReporter:
         at = ShardPlace(lease_key(self.stream, shard_id), shard_id, "s", f"shard {shard_id}")
-        return ShardReporter(at, self.failures, self.tell)
+        return ShardReporter(at, self.failures, self.publish)
 
     def measures(self, shard_id: str) -> ShardMeasures:
         return ShardMeasures(self.metrics, "s", shard_id, self.clock)
@@ -157,7 +157,7 @@ class Shard:
         on_error: OnError,
         *bad: str,
         metrics: Metrics = OFF,
-        tell: EventPublisher = DISCARD_EVENTS,
+        publish: EventPublisher = DISCARD_EVENTS,
         held: Held | None = None,
         sinks: ShardSinks | None = None,
         processor: RecordProcessor | None = None,
@@ -165,7 +165,7 @@ class Shard:
         **options: Any,
     ) -> None:
         self.held = held or Held()
-        self.setting = Setting(on_error, WorkerOptions(**options), metrics=metrics, tell=tell)
+        self.setting = Setting(on_error, WorkerOptions(**options), metrics=metrics, publish=publish)
         self.processor = Picky(*bad)
         self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0, sinks)
         self.deliverer = Deliverer(

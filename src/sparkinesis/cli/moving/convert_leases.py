@@ -113,7 +113,7 @@ def convert_leases(
         typer.confirm(question, abort=True, err=True)
     if not dry_run:
         convert(table, plan)
-    _tell(plan, app, is_written=not dry_run, as_json=as_json, is_shown=dry_run or not yes)
+    _report(plan, app, is_written=not dry_run, as_json=as_json, is_shown=dry_run or not yes)
 
 
 def _to_several(options: ChosenStreams, table: LeaseTable, scan: TableScan) -> Conversion | None:
@@ -201,7 +201,7 @@ def _show(plan: Conversion, *, to_stderr: bool) -> None:
     print_table(rows, to_stderr=to_stderr)
 
 
-def _tell(plan: Conversion, app: str, *, is_written: bool, as_json: bool, is_shown: bool) -> None:
+def _report(plan: Conversion, app: str, *, is_written: bool, as_json: bool, is_shown: bool) -> None:
     if as_json:
         print_objects(_object(plan, lease, is_written=is_written) for lease in plan.leases)
         return

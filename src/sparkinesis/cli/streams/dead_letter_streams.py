@@ -43,23 +43,23 @@ def names_of(letters: Iterable[Letter]) -> dict[str, str]:
     }
 
 
-def only_from(look: Contents, sources: Sequence[str], place: str) -> Contents:
+def only_from(contents: Contents, sources: Sequence[str], place: str) -> Contents:
     """Return only the letters from these streams; without any, all letters.
 
     Raises `OptionError` for a name that is none, or that no letter comes from.
     """
     selectors = [StreamSelector.parse(text) for text in sources]
     if not selectors:
-        return look
+        return contents
     for one in selectors:
-        if not any(_is_from(letter, one) for letter in look.letters):
-            names = listed(dict.fromkeys(names_of(look.letters).values()))
+        if not any(_is_from(letter, one) for letter in contents.letters):
+            names = listed(dict.fromkeys(names_of(contents.letters).values()))
             raise OptionError(
                 f"No dead letter in {place} is from the stream {one.text!r}. There are letters "
                 f"from {names or 'no stream at all'}."
             )
-    kept = [each for each in look.letters if any(_is_from(each, one) for one in selectors)]
-    return replace(look, letters=kept)
+    kept = [each for each in contents.letters if any(_is_from(each, one) for one in selectors)]
+    return replace(contents, letters=kept)
 
 
 def _is_from(letter: Letter, selector: StreamSelector) -> bool:

@@ -108,24 +108,24 @@ def dead_letters(
     if stream is not None:
         require_confirmable(is_confirmed=yes)
     letters = DeadLetters.at(path)
-    look = only_from(letters.contents(), sources or (), letters.storage.name)
+    contents = only_from(letters.contents(), sources or (), letters.storage.name)
     unread: list[str] = []
     if put_back:
-        deliveries, left = deliveries_of(look.letters, options, is_chosen=bool(sources))
+        deliveries, left = deliveries_of(contents.letters, options, is_chosen=bool(sources))
         require_confirmable(is_confirmed=yes)
-        _put_back(letters, look, deliveries, left=left, delete=delete, yes=yes, as_json=as_json)
+        _put_back(letters, contents, deliveries, left=left, delete=delete, yes=yes, as_json=as_json)
     elif show:
-        unread = _show(letters, look, as_json=as_json)
+        unread = _show(letters, contents, as_json=as_json)
     elif as_json:
-        print_objects(map(_object, look.letters))
+        print_objects(map(_object, contents.letters))
     else:
-        _list(look, letters.storage.name)
-    _fail_if_unreadable(look, unread, letters.storage.name)
+        _list(contents, letters.storage.name)
+    _fail_if_unreadable(contents, unread, letters.storage.name)
 
 
 def _put_back(
     letters: DeadLetters,
-    look: Contents,
+    contents: Contents,
     deliveries: Sequence[Delivery],
     *,
     left: Mapping[str, str],
@@ -135,13 +135,13 @@ def _put_back(
 ) -> None:
     from sparkinesis.worker.dead_letters.stored import PutBack, put_back  # noqa: PLC0415 - slow to import
 
-    if not look.letters:
+    if not contents.letters:
         if not as_json:
-            _list(look, letters.storage.name)
+            _list(contents, letters.storage.name)
         return
     if not yes:
-        _list(look, letters.storage.name, to_stderr=as_json)
-        typer.confirm(_question(look, deliveries), abort=True, err=True)
+        _list(contents, letters.storage.name, to_stderr=as_json)
+        typer.confirm(_question(contents, deliveries), abort=True, err=True)
     found = PutBack(left=dict(left))
     for one in deliveries:
         made = put_back(letters, one.letters, one.address, delete=delete, needs_keys=one.needs_keys)
@@ -158,21 +158,21 @@ def _put_back(
                 "put_back": letter in found.done,
                 "why_not": found.left.get(letter.file),
             }
-            for letter in look.letters
+            for letter in contents.letters
         )
     _fail_if_left(found, as_json=as_json)
 
 
-def _question(look: Contents, deliveries: Sequence[Delivery]) -> str:
-    names = names_of(look.letters)
+def _question(contents: Contents, deliveries: Sequence[Delivery]) -> str:
+    names = names_of(contents.letters)
     streams = sorted(set(names.values()))
     source = f", of stream{'s' * (len(streams) > 1)} {printable(', '.join(streams))},"
     targets = [f"the {one.address}" for one in deliveries]
     if len(targets) > 1:
         targets = [f"{_count(one.letters)} into the {one.address}" for one in deliveries]
-        return f"Put {_count(look.letters)}{source} back: {', '.join(targets)}?"
+        return f"Put {_count(contents.letters)}{source} back: {', '.join(targets)}?"
     into = targets[0] if targets else "no stream"
-    return f"Put {_count(look.letters)}{source} into {into}?"
+    return f"Put {_count(contents.letters)}{source} into {into}?"
 
 
 def _fail_if_left(found: PutBack, *, as_json: bool) -> None:
@@ -186,25 +186,25 @@ def _fail_if_left(found: PutBack, *, as_json: bool) -> None:
     raise DeadLetterError(f"{files} could not be put back. Run the command again{because}")
 
 
-def _fail_if_unreadable(look: Contents, unread: Sequence[str], name: str) -> None:
-    for file, why in look.unreadable.items():
+def _fail_if_unreadable(contents: Contents, unread: Sequence[str], name: str) -> None:
+    for file, why in contents.unreadable.items():
         typer.echo(f"{printable(file)} was skipped: {printable(why)}", err=True)
     for why in unread:
         typer.echo(printable(why), err=True)
-    count = len(look.unreadable) + len(unread)
+    count = len(contents.unreadable) + len(unread)
     if count:
         files = counted(count, "file")
         raise DeadLetterError(f"{files} in {name} cannot be read as dead letters.")
 
 
-def _list(look: Contents, name: str, *, to_stderr: bool = False) -> None:
-    if not look.letters:
+def _list(contents: Contents, name: str, *, to_stderr: bool = False) -> None:
+    if not contents.letters:
         typer.echo(f"There are no dead letters in {name}.", err=to_stderr)
         return
-    names = names_of(look.letters)
+    names = names_of(contents.letters)
     has_streams = len(set(names.values())) > 1
     rows = []
-    for letter in look.letters:
+    for letter in contents.letters:
         about = letter.about
         places = dict.fromkeys(short_checkpoint(each) for each in (about.first, about.last))
         row = {"stream": printable(names[letter.file])} if has_streams else {}
@@ -220,10 +220,10 @@ def _list(look: Contents, name: str, *, to_stderr: bool = False) -> None:
     print_table(rows, to_stderr=to_stderr)
 
 
-def _show(letters: DeadLetters, look: Contents, *, as_json: bool) -> list[str]:
+def _show(letters: DeadLetters, contents: Contents, *, as_json: bool) -> list[str]:
     """Print the letters; return the errors of those that could not be read."""
     unread = []
-    for number, letter in enumerate(look.letters):
+    for number, letter in enumerate(contents.letters):
         try:
             rows = list(_rows(letters, letter))
         except DeadLetterError as error:
@@ -236,8 +236,8 @@ def _show(letters: DeadLetters, look: Contents, *, as_json: bool) -> list[str]:
         typer.echo("\n" * bool(number), nl=False)
         for line in _letter_lines(letter, rows):
             typer.echo(line)
-    if not look.letters and not as_json:
-        _list(look, letters.storage.name)
+    if not contents.letters and not as_json:
+        _list(contents, letters.storage.name)
     return unread
 
 

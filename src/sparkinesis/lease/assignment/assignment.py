@@ -114,9 +114,9 @@ class Assignment:
         self._trouble: str | None = None
 
     @property
-    def are_led(self) -> bool:
+    def has_leader(self) -> bool:
         """True if a leader assigns the leases, by the version as last read."""
-        return self._rows.are_led
+        return self._rows.has_leader
 
     def after_scan(
         self,
@@ -150,10 +150,10 @@ class Assignment:
             if self._trouble is None:
                 self._publish(FleetRowsFailed(str(error)))
             self._trouble = str(error)
-            if not self._rows.are_led:
+            if not self._rows.has_leader:
                 return EACH_TAKES
             reach = self._leadership.reach(scan.leases, expired, now)
-            return AssignmentState(is_led=True, reach=reach)
+            return AssignmentState(has_leader=True, reach=reach)
         if self._trouble is not None:
             self._trouble = None
             self._publish(FleetRowsRecovered())
@@ -172,7 +172,7 @@ class Assignment:
         """
         self._was_partial = True
         seen = seen_in(rows.coordination)
-        if sharing_of(seen.version) is not Sharing.LED:
+        if sharing_of(seen.version) is not Sharing.ASSIGNED:
             return False
         lock = self._leadership.observe(seen.lock, now)
         assert self._rows.place is not None, "a scan of all rows has planned this one"
@@ -213,14 +213,14 @@ class Assignment:
     ) -> AssignmentState:
         seen, second = seen_in(scan.coordination), self._second(scan)
         rows = self._rows.find(seen, now)
-        are_led, lock = self._rows.are_led, seen.lock
-        if are_led:
+        has_leader, lock = self._rows.has_leader, seen.lock
+        if has_leader:
             lock = rows.lock() if rows.is_beside else lock
             self._leadership.observe(lock, now)
             self._leadership.observe_report(seen.stats, second)
         if self._rows.take_reports:
             self._load.report(rows, int(second), now)
-        if not are_led:
+        if not has_leader:
             self._leadership.resign(rows)
             return EACH_TAKES
         self._assigner.observe_owners(scan.leases, now)
@@ -231,7 +231,7 @@ class Assignment:
             partial: PartialScan | None = None
             if is_large and reach is Reach.ADOPT:
                 partial = self._next_partial_scan(scan.leases, seen, observations, second, now)
-            return AssignmentState(is_led=True, reach=reach, partial=partial)
+            return AssignmentState(has_leader=True, reach=reach, partial=partial)
         if is_large:
             self._index.ensure(now)
         stats = rows.stats(seen)
@@ -244,7 +244,7 @@ class Assignment:
             stats.values(), scan.leases, wanted, observations, expired, second=second, now=now
         )
         return AssignmentState(
-            is_led=True, reach=Reach.ADOPT, moves=moves, has_partial_readers=is_large
+            has_leader=True, reach=Reach.ADOPT, moves=moves, has_partial_readers=is_large
         )
 
     def _next_partial_scan(

@@ -30,7 +30,7 @@ _KEPT = 10
 class Sharing(Enum):
     """Who decides which worker reads which shard."""
 
-    LED = "led"
+    ASSIGNED = "assigned"
     """A leader assigns the leases; nobody takes or steals any."""
     TAKEN = "taken"
     """Each worker takes and steals leases, as workers of KCL 2.x do."""
@@ -63,7 +63,7 @@ def sharing_of(row: VersionRow | None) -> Sharing:
     """
     if row is None or row.now.name in {INIT, VERSION_2X, UPGRADE_FROM_2X}:
         return Sharing.TAKEN
-    return Sharing.LED
+    return Sharing.ASSIGNED
 
 
 def missing_row(

@@ -275,9 +275,9 @@ class CurrentRows:
         self._version: VersionRow | None = None
 
     @property
-    def are_led(self) -> bool:
+    def has_leader(self) -> bool:
         """True if a leader assigns the leases, by the version as last read."""
-        return sharing_of(self._version) is Sharing.LED
+        return sharing_of(self._version) is Sharing.ASSIGNED
 
     @property
     def take_reports(self) -> bool:

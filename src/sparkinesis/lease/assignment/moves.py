@@ -32,7 +32,7 @@ class Move(msgspec.Struct, frozen=True):
 class AssignmentState(msgspec.Struct, frozen=True):
     """Who assigns the leases, and what this worker does by it, until the next scan."""
 
-    is_led: bool = False
+    has_leader: bool = False
     """True if a leader assigns the leases, as in a KCL 3.x; False if each worker takes its own."""
     reach: Reach = Reach.STEAL
     """How far the worker goes for more leases without being given them."""

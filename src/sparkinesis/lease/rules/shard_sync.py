@@ -145,8 +145,8 @@ def _missing_by_kcl(lineage: Lineage, leased: set[str], *, is_latest: bool) -> s
     is_descendant: dict[str, bool] = dict.fromkeys(leased, True)
     begins: set[str] = set()  # The oldest ancestors, at which reading must begin.
     for shard_id in _ancestors_first(lineage, orphans, leased):
-        known = lineage.shards[shard_id].parents
-        parents = [p for p in known if p in leased or p in lineage.shards]
+        named = lineage.shards[shard_id].parents
+        parents = [p for p in named if p in leased or p in lineage.shards]
         covered = {p for p in parents if is_descendant[p] or p in begins}
         is_descendant[shard_id] = bool(covered)
         if not covered and not is_latest:

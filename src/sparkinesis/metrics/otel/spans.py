@@ -68,7 +68,7 @@ class OtelTracing:
         self._attributes = dict(attributes)
         self._fetched = Ranges()
         self._processed = Ranges()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     def call(self, operation: str, stream: str, shard: str | None) -> Span:
         """Open the span of one attempt of a call to Kinesis."""
@@ -78,7 +78,7 @@ class OtelTracing:
             attributes.update(self._of_shard(stream, shard))
             return self._tracer.start_span(operation, kind=SpanKind.CLIENT, attributes=attributes)
 
-        return _Open(start, self._tell)
+        return _Open(start, self._report)
 
     def fetched(self, stream: str, shard: str, records: Sequence[Numbered]) -> None:
         """Note the records of the call whose span is open in this thread."""
@@ -91,7 +91,7 @@ class OtelTracing:
                 _note(span, first, last, len(records))
                 self._fetched.note(stream, shard, first, last, span.get_span_context())
         except Exception as error:  # noqa: BLE001 - the records are processed nevertheless
-            self._tell(error)
+            self._report(error)
 
     def process(self, stream: str, shard: str, extent: Callable[[], Extent | None]) -> Span:
         """Open the span of a ``process_records``."""
@@ -109,7 +109,7 @@ class OtelTracing:
                 self._processed.note(stream, shard, of.first, of.last, span.get_span_context())
             return span
 
-        return _Open(start, self._tell)
+        return _Open(start, self._report)
 
     def checkpoint(self, stream: str, shard: str, at: str) -> Span:
         """Open the span of a checkpoint."""
@@ -126,7 +126,7 @@ class OtelTracing:
                 links=self._processed.links(stream, shard, at, at) if is_number else None,
             )
 
-        return _Open(start, self._tell)
+        return _Open(start, self._report)
 
     def _of_shard(self, stream: str, shard: str | None) -> Attributes:
         found = {**self._attributes, STREAM: stream}
@@ -134,10 +134,10 @@ class OtelTracing:
             found[SHARD] = shard
         return found
 
-    def _tell(self, error: Exception) -> None:
+    def _report(self, error: Exception) -> None:
         kind = type(error).__qualname__
-        if kind not in self._told:
-            self._told.add(kind)
+        if kind not in self._reported:
+            self._reported.add(kind)
             _log.warning(
                 "A span could not be taken, and is lost: %s. Records are processed as before; "
                 "further errors of this kind are not logged.",
@@ -155,9 +155,11 @@ def _note(span: trace.Span, first: str, last: str, records: int) -> None:
 class _Open:
     """A span that is current in its block. Raises nothing of its own."""
 
-    def __init__(self, start: Callable[[], trace.Span], tell: Callable[[Exception], None]) -> None:
+    def __init__(
+        self, start: Callable[[], trace.Span], report: Callable[[Exception], None]
+    ) -> None:
         self._start = start
-        self._tell = tell
+        self._report = report
         self._span: trace.Span | None = None
 
     def __enter__(self) -> None:
@@ -165,7 +167,7 @@ class _Open:
             self._span = self._start()
             self._token = context.attach(trace.set_span_in_context(self._span))
         except Exception as error:  # noqa: BLE001 - the block runs without a span
-            self._tell(error)
+            self._report(error)
 
     def __exit__(
         self,
@@ -182,8 +184,8 @@ class _Open:
                 span.record_exception(error)
                 span.set_status(StatusCode.ERROR, f"{type(error).__name__}: {error}")
         except Exception as problem:  # noqa: BLE001 - as above
-            self._tell(problem)
+            self._report(problem)
         try:
             span.end()
         except Exception as problem:  # noqa: BLE001 - as above
-            self._tell(problem)
+            self._report(problem)

@@ -87,7 +87,7 @@ class ListedShards:
         try:
             self.renew_now(BRIEF_RETRY)
         except SparkinesisError as error:
-            _log.warning("The next batch is planned with the shards known before: %s", error)
+            _log.warning("The next batch is planned with the shards listed before: %s", error)
         self._listed_at = listed_at
 
     def renew_now(self, retry: Backoff | None = None) -> int:

@@ -216,7 +216,7 @@ class StreamPlanner:
             self.stream.timing.sleep(pause)
         unseen = clock() - self._polled_at if math.isfinite(self._polled_at) else 0.0
         if unseen > ITERATOR_LIFE_MS / 1000:
-            # The last call may be days ago. Records and shards known then may no longer be kept, so
+            # The last call may be days ago. Records and shards found then may no longer be kept, so
             # everything is checked again.
             self.forget()
         elif unseen > LIST_SHARDS_INTERVAL and self._until_ms is None:

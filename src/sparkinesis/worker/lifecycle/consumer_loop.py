@@ -50,7 +50,7 @@ class ConsumerLoop(WorkerLoop):
         self._progress = WorkerProgress(
             settings.worker_id,
             settings.clock,
-            settings.tell,
+            settings.publish,
             self.state.records_total,
             REPORT_EVERY if first is None else min(first, REPORT_EVERY),
         )
@@ -91,7 +91,7 @@ class ConsumerLoop(WorkerLoop):
         self._reap_ended()
         held = self.coordinator.held()
         if state.force_overdue_shutdown() and state.consumers:
-            self.settings.tell(ShutdownOverdue(tuple(sorted(state.consumers))))
+            self.settings.publish(ShutdownOverdue(tuple(sorted(state.consumers))))
         for consumer in list(state.consumers.values()):
             lease = consumer.held
             if state.shutdown.is_forced:
@@ -217,7 +217,7 @@ class ConsumerLoop(WorkerLoop):
             loop.cancel()
         if (blocked := loop.look()) is not None:
             worker_id = self.settings.worker_id
-            self.settings.tell(EventLoopBlocked(worker_id, blocked.seconds, blocked.where))
+            self.settings.publish(EventLoopBlocked(worker_id, blocked.seconds, blocked.where))
 
     def _release(self, lease: HeldLease, why: LeaseEnd) -> None:
         with contextlib.suppress(SparkinesisError):  # the lease's event has the error

@@ -138,22 +138,22 @@ class CoordinatorLoop(WorkerLoop):
                 self.streams.mark,
             )
             pause = self.coordinator.due_in()
-            self.state.table.looks.note()
+            self.state.table.scans.note()
             self._note_success()
             self.state.note_restarts(self.coordinator.snapshot.leases)
             if self.coordinator.snapshot.leases:
                 self.state.table.note_found()
         except LeaseTableNotFoundError as error:
-            self.state.table.looks.note_failure(error)
+            self.state.table.scans.note_failure(error)
             self.state.table.note_missing(error)
         except SparkinesisError as error:
-            self.state.table.looks.note_failure(error)
+            self.state.table.scans.note_failure(error)
             if self._failing_since is None:
                 self._failing_since = began
             if times := self._repeats.note(str(error)):
-                self.settings.tell(TakingFailed(str(error), times))
+                self.settings.publish(TakingFailed(str(error), times))
         except Exception as error:  # noqa: BLE001 - or no crashed worker's leases would be taken
-            self.state.table.looks.note_failure(error)
+            self.state.table.scans.note_failure(error)
             _log.exception("Taking leases failed and will be retried.")
         self._wake_children()
         self.state.notify()
@@ -169,7 +169,7 @@ class CoordinatorLoop(WorkerLoop):
         since, self._failing_since = self._failing_since, None
         if since is not None:
             self._repeats.end()
-            self.settings.tell(TakingRecovered(self.settings.clock() - since))
+            self.settings.publish(TakingRecovered(self.settings.clock() - since))
 
     def _wake_children(self) -> None:
         """Wake consumers whose parent shards are finished by the last scan of the lease table."""
@@ -246,13 +246,13 @@ class ShardSyncLoop(WorkerLoop):
             pause = min(pause, stream.closed_shards.check(tips))
             if self._problems.pop(stream.id, None):
                 address = stream.settings.client.address
-                self.settings.tell(ShardSyncRecovered(address.name, str(address)))
+                self.settings.publish(ShardSyncRecovered(address.name, str(address)))
         except LeaseTableNotFoundError as error:
             _log.debug("The thread that takes leases reports the missing table: %s", error)
         except SparkinesisError as error:
             if self._problems.get(stream.id) != str(error):
                 address = stream.settings.client.address
-                self.settings.tell(ShardSyncFailed(address.name, str(address), str(error)))
+                self.settings.publish(ShardSyncFailed(address.name, str(address), str(error)))
             self._problems[stream.id] = str(error)
         except Exception:  # noqa: BLE001 - or no other stream would be synced
             _log.exception("Shard sync failed and will be retried.")

@@ -62,19 +62,19 @@ def new_worker(
     served = _serving(options.http, {"application": name, "worker": worker_id})
     own = [one for one in (tally, served) if one is not None]
     metrics: Metrics = AllMetrics(own)
-    tell: EventPublisher = DISCARD_EVENTS
+    publish: EventPublisher = DISCARD_EVENTS
     try:
         measured = Measured.worker(name, worker_id, application.place())
         metrics = metrics_of(options.metrics, measured, *own)
         only_stream = application.address().name if application.streams is None else ""
-        tell = WorkerEvents(LogPlace(name, worker_id), only_stream, metrics, options.on_event)
+        publish = WorkerEvents(LogPlace(name, worker_id), only_stream, metrics, options.on_event)
         settings = WorkerSettings(
             application=name,
             worker_id=worker_id,
             options=options,
             timing=timing,
             rng=rng,
-            tell=tell,
+            publish=publish,
             failures=Failures(timing.wall_clock_ms),
             metrics=metrics,
             watched_every=look_every if own else None,
@@ -89,7 +89,7 @@ def new_worker(
             worker.serve(served)
         return worker
     except BaseException:
-        tell.close()
+        publish.close()
         metrics.close()
         raise
 
@@ -116,7 +116,7 @@ def _assemble(
         worker_id,
         options.failover_time,
         timing.clock,
-        settings.tell,
+        settings.publish,
         metrics=settings.metrics,
     )
     taking = TakeSettings(
@@ -133,7 +133,7 @@ def _assemble(
         settings=taking,
         clock=timing.clock,
         rng=rng,
-        publish=settings.tell,
+        publish=settings.publish,
         metrics=settings.metrics,
         several_streams=application.streams is not None,
         join=functools.partial(_join, application.name, settings, table, taking),
@@ -166,7 +166,7 @@ def _join(
         wall_clock_ms=timing.wall_clock_ms,
         rng=settings.rng,
         meter=None if options.balance == "throughput" else CpuMeter(clock=timing.clock),
-        publish=settings.tell,
+        publish=settings.publish,
     )
 
 

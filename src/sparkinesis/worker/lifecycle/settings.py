@@ -49,7 +49,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     rng: random.Random
     """The worker's only random number generator."""
     failures: Failures
-    tell: EventPublisher = DISCARD_EVENTS
+    publish: EventPublisher = DISCARD_EVENTS
     """Takes the events of the worker, of its shards and of its leases."""
     metrics: Metrics = OFF
     """Takes the measurements of the worker, and of its streams and leases."""
@@ -138,7 +138,7 @@ class ConsumerSettings(WorkerSettings, frozen=True, kw_only=True):
         """Return what reports a shard's events, with failures that repeat one another."""
         stream, place = self.client.address.name, self.describe_shard(shard_id)
         at = ShardPlace(lease_key(self.stream, shard_id), shard_id, stream, place)
-        return ShardReporter(at, self.failures, self.tell)
+        return ShardReporter(at, self.failures, self.publish)
 
     def describe_shard(self, shard_id: str) -> str:
         """Return the shard's name as logs and errors give it.

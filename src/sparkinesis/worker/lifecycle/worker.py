@@ -104,7 +104,7 @@ class Worker:
         loops = [kind(state, settings, self._coordinator, self._streams) for kind in kinds]
         self._publish_start()
         state.watch(
-            WorkerGauges(settings.worker_id, lambda: self._coordinator.snapshot, self._look)
+            WorkerGauges(settings.worker_id, lambda: self._coordinator.snapshot, self._snapshot)
         )
         for loop in loops:
             sign = SignOfLife(settings.clock)
@@ -119,7 +119,7 @@ class Worker:
             self._parts.add(f"the loop that {loop.does}", thread, sign, loop.until.is_set)
         return self
 
-    def _look(self, leases: LeaseCounts | None) -> WorkerSnapshot:
+    def _snapshot(self, leases: LeaseCounts | None) -> WorkerSnapshot:
         unread = self._coordinator.unread_shards()
         consumers = self._state.running_consumers().values()
         return WorkerSnapshot(
@@ -128,7 +128,7 @@ class Worker:
             leases_held=len(self._coordinator.held()),
             leases=leases,
             unread=None if unread is None else len(unread),
-            unseen_for=self._state.table.looks.unseen_for,
+            unseen_for=self._state.table.scans.unseen_for,
             streams=self._streams.counts(),
             event_loop_lag=None if (loop := self._settings.calls.loop) is None else loop.lag,
         )
@@ -156,7 +156,7 @@ class Worker:
 
     def _publish_start(self) -> None:
         settings = self._settings
-        settings.tell(
+        settings.publish(
             WorkerStarted(
                 settings.worker_id,
                 settings.application,
@@ -313,7 +313,7 @@ class Worker:
         state = self._state
         if state.shutdown.is_requested:
             return ("the worker is shutting down",)
-        return tuple(why for why in (self.problem, state.table.looks.problem()) if why is not None)
+        return tuple(why for why in (self.problem, state.table.scans.problem()) if why is not None)
 
     def _whole_status(self) -> dict[str, object]:
         return {

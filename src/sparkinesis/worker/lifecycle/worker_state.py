@@ -16,7 +16,7 @@ from sparkinesis.metrics.metrics import ReadGauges
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.shard.consumer import ShardConsumer
 from sparkinesis.worker.reporting.failures import describe
-from sparkinesis.worker.reporting.health import TableLooks
+from sparkinesis.worker.reporting.health import TableScans
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class TableState:
     """What a worker knows of its lease table. For the thread that takes leases; any may read."""
 
     def __init__(self, settings: WorkerSettings) -> None:
-        self.looks = TableLooks(settings.clock, settings.options.failover_time)
+        self.scans = TableScans(settings.clock, settings.options.failover_time)
         self.missing: LeaseTableNotFoundError | None = None
         """The error of a lease table that was deleted, until the table is there again."""
         self._settings = settings
@@ -91,13 +91,13 @@ class TableState:
             worker_id = self._settings.worker_id
             what = f"The worker {worker_id} keeps running, but without leases"
             self._settings.failures.note(None, what, error)
-            self._settings.tell(TableMissing(worker_id, str(error)))
+            self._settings.publish(TableMissing(worker_id, str(error)))
         self.missing = error
 
     def note_found(self) -> None:
         """Note that the lease table has leases."""
         if self.missing is not None:
-            self._settings.tell(TableFound(self._settings.worker_id))
+            self._settings.publish(TableFound(self._settings.worker_id))
         self.missing = None
 
 
@@ -142,7 +142,7 @@ class SharedState:
         unwatch, self._unwatch = self._unwatch, None
         if unwatch is not None:
             unwatch()
-            self._settings.tell.close()
+            self._settings.publish.close()
             self._settings.metrics.close()
 
     def add(self, key: str, consumer: ShardConsumer) -> None:
@@ -221,7 +221,7 @@ class SharedState:
         if is_first and self.loops:
             error = None if self.failure is None else describe(self.failure)
             worker_id = self._settings.worker_id
-            self._settings.tell(ShutdownBegan(worker_id, len(self.consumers), error))
+            self._settings.publish(ShutdownBegan(worker_id, len(self.consumers), error))
 
     def force_overdue_shutdown(self) -> bool:
         """Stop waiting for record processors if the time is up; return True if this call does."""
@@ -234,7 +234,7 @@ class SharedState:
             worker_id = self._settings.worker_id
             self._settings.failures.note(None, f"The worker {worker_id} shuts down", error)
             raised = error if error.__traceback__ is not None else None
-            self._settings.tell(WorkerFailed(worker_id, str(error)), raised)
+            self._settings.publish(WorkerFailed(worker_id, str(error)), raised)
             self.failure = error
         self.request_shutdown()
 

@@ -53,7 +53,7 @@ class WorkerParts:
         return loops + [part(name) for name, part in self._pools.items()]
 
 
-class TableLooks:
+class TableScans:
     """The scans of the lease table by one worker, which make it ready or not.
 
     The thread that takes leases notes them, any thread may ask.
@@ -89,12 +89,12 @@ class TableLooks:
         at, failure = self._seen_at, self._failure
         why = "" if failure is None else f": {failure[0]}"
         if failure is not None and failure[1]:
-            return f"the last look at the lease table failed{why}"
+            return f"the last scan of the lease table failed{why}"
         if at is None:
             return f"the worker has not seen the whole lease table yet{why}"
         ago = self._clock() - at
         if ago > self._patience:
-            return f"the last complete look at the lease table was {ago:.0f} s ago{why}"
+            return f"the last complete scan of the lease table was {ago:.0f} s ago{why}"
         return None
 
 

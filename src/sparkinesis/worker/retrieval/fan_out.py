@@ -77,14 +77,14 @@ class ConsumerRegistration:
         timing: Timing,
         rng: random.Random,
         pace: Callable[[str], None] = at_once,
-        tell: EventPublisher = DISCARD_EVENTS,
+        publish: EventPublisher = DISCARD_EVENTS,
     ) -> None:
         """``pace``: waits until this process may make a call that is rare for the account."""
         self._name = options.consumer_name or application
         self._client = client
         self._options = options
         self._pace = pace
-        self._tell = tell
+        self._publish = publish
         self._retry = replace(timing.of(REGISTRATION_RETRY, rng), sleep=self._sleep)
         self._deregistration_retry = timing.of(Backoff(give_up_after=_DEREGISTER_WITHIN), rng)
         self._wait: Callable[[float], bool] = threading.Event().wait
@@ -112,8 +112,8 @@ class ConsumerRegistration:
                     if not self._options.fall_back_to_polling:
                         raise
                     self.is_refused = True
-                    address = self._client.address
-                    self._tell(PollingInstead(address.name, str(address), self._name, str(error)))
+                    stream = self._client.address
+                    self._publish(PollingInstead(stream.name, str(stream), self._name, str(error)))
             return self._arn
 
     def forget(self, arn: str) -> None:
@@ -132,7 +132,7 @@ class ConsumerRegistration:
             deregister_consumer(self._client, arn, self._deregistration_retry)
         except SparkinesisError as error:
             failed = str(error)
-        self._tell(ConsumerDeregistered(arn, failed))
+        self._publish(ConsumerDeregistered(arn, failed))
 
     def _sleep(self, seconds: float) -> None:
         if self._wait(seconds):

@@ -33,10 +33,10 @@ def row_of(name: str) -> VersionRow:
         ("CLIENT_VERSION_INIT", Sharing.TAKEN),
         ("CLIENT_VERSION_2X", Sharing.TAKEN),
         ("CLIENT_VERSION_UPGRADE_FROM_2X", Sharing.TAKEN),
-        ("CLIENT_VERSION_3X_WITH_ROLLBACK", Sharing.LED),
-        ("CLIENT_VERSION_3X", Sharing.LED),
-        ("CLIENT_VERSION_4X", Sharing.LED),
-        ("", Sharing.LED),
+        ("CLIENT_VERSION_3X_WITH_ROLLBACK", Sharing.ASSIGNED),
+        ("CLIENT_VERSION_3X", Sharing.ASSIGNED),
+        ("CLIENT_VERSION_4X", Sharing.ASSIGNED),
+        ("", Sharing.ASSIGNED),
     ],
 )
 def test_the_row_decides(name: str, sharing: Sharing) -> None:
@@ -50,7 +50,7 @@ def test_without_a_row_nobody_leads_and_who_wants_a_leader_makes_one() -> None:
     assert missing_row(None, "me", 5, by_load=False) is None
     made = missing_row(None, "me", 5, by_load=True)
     assert made is not None
-    assert sharing_of(made) is Sharing.LED
+    assert sharing_of(made) is Sharing.ASSIGNED
 
 
 def test_the_row_that_is_made_is_javas() -> None:
@@ -83,7 +83,7 @@ def test_a_damaged_row_is_not_as_if_there_were_none() -> None:
     row = {"leaseKey": {"S": "Migration3.0"}, "mts": {"S": "x"}, "h": {"L": [{"S": "x"}]}}
     found = decode_version(row)
     assert found == VersionRow(Version("", "", 0), (Version("", "", 0),))
-    assert sharing_of(found) is Sharing.LED
+    assert sharing_of(found) is Sharing.ASSIGNED
 
 
 def test_ten_earlier_versions_are_kept() -> None:

@@ -94,7 +94,7 @@ F = 9.0
 LOOK = F / 6
 ROW = Lease("s", "s", ExtendedSequenceNumber("TRIM_HORIZON"), owner="peer", counter=1)
 Life = Callable[[Lease, int], Lease]
-"""The row at the next look, by its number."""
+"""The row in the next scan, by its number."""
 
 
 def renewed(row: Lease, n: int) -> Lease:

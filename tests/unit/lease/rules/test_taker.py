@@ -187,7 +187,7 @@ def test_of_new_leases_half_of_the_target_is_left_for_workers_unknown() -> None:
 
 
 @pytest.mark.parametrize("counter", [0, 7])
-def test_leases_that_nobody_takes_for_two_looks_are_anybodys(counter: int) -> None:
+def test_leases_that_nobody_takes_for_two_scans_are_anybodys(counter: int) -> None:
     """Never owned or released: a Java worker that should take it looks every 20 seconds."""
     rows = [lease("old", counter=counter), lease("new", counter=0), *leases(me=3, a=1)]
     two_looks = 2 * SETTINGS.scan_interval
@@ -261,7 +261,7 @@ def test_a_worker_that_nobody_knows_steals_half_at_first() -> None:
     assert len(plan(leases(a=10)).steal) == 3  # of 5
 
 
-def test_thieves_that_look_at_once_do_not_collide() -> None:
+def test_thieves_that_scan_at_once_do_not_collide() -> None:
     rows = leases(me=1, me2=1, rich=13)
     seen = observe({}, rows, 0, ME)
     plans = [
@@ -573,7 +573,7 @@ def test_any_fleet_is_balanced_in_three_rounds_and_stays_so(fleet: Fleet) -> Non
 
 @settings(derandomize=True, max_examples=examples(150), deadline=None)
 @given(fleets(owned=False))
-def test_stale_looks_and_slow_victims_cost_some_rounds_at_most(fleet: Fleet) -> None:
+def test_stale_scans_and_slow_victims_cost_some_rounds_at_most(fleet: Fleet) -> None:
     for _ in range(6):
         fleet.round(stale=True)
     assert fleet.spread() <= 1

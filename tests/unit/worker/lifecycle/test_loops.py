@@ -74,7 +74,7 @@ def test_a_shutdown_reaches_the_taking_of_leases_that_has_begun() -> None:
     )
     streams = Reading()
     CoordinatorLoop(state, settings, coordinator, streams).run()
-    assert seen == [False, True, True], "the worker leaves the fleet after its last look"
+    assert seen == [False, True, True], "the worker leaves the fleet after its last scan"
 
 
 def test_a_clock_that_jumps_during_a_scan_makes_no_scan_late() -> None:

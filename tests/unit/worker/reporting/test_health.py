@@ -1,4 +1,4 @@
-"""The health of a worker: its looks at the lease table, and slow calls."""
+"""The health of a worker: its scans of the lease table, and slow calls."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 
 from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError
 from sparkinesis.status import ShardState, ShardStatus
-from sparkinesis.worker.reporting.health import TableLooks, slow_calls
+from sparkinesis.worker.reporting.health import TableScans, slow_calls
 
 BUSY = LeaseTableUnavailableError("throttled")
 UNSEEN = "the worker has not seen the whole lease table yet"
-AGO = "the last complete look at the lease table was 31 s ago"
+AGO = "the last complete scan of the lease table was 31 s ago"
 
 
 @pytest.mark.parametrize(
@@ -29,47 +29,47 @@ def test_a_worker_sees_its_table_for_three_failover_times(
     is_seen: bool, error: Exception | None, seconds: float, problem: str | None
 ) -> None:
     now = [100.0]
-    looks = TableLooks(lambda: now[0], 10.0)
+    scans = TableScans(lambda: now[0], 10.0)
     if is_seen:
-        looks.note()
+        scans.note()
     if error is not None:
-        looks.note_failure(error)
+        scans.note_failure(error)
     now[0] += seconds
-    assert looks.problem() == problem
+    assert scans.problem() == problem
 
 
 def test_a_short_failover_time_makes_no_short_patience() -> None:
     now = [100.0]
-    looks = TableLooks(lambda: now[0], 0.1)
-    looks.note()
+    scans = TableScans(lambda: now[0], 0.1)
+    scans.note()
     now[0] = 109.9
-    assert looks.problem() is None
+    assert scans.problem() is None
     now[0] = 110.1
-    assert looks.problem() is not None
+    assert scans.problem() is not None
 
 
 def test_an_outage_ends_readiness_late_and_a_refusal_at_once() -> None:
-    looks = TableLooks(lambda: 100.0, 10.0)
-    looks.note()
-    looks.note_failure(LeaseTableUnavailableError("throttled"))
-    assert looks.problem() is None
-    looks.note_failure(AccessDeniedError("no"))
-    assert looks.problem() == "the last look at the lease table failed: AccessDeniedError: no"
-    looks.note()
-    assert looks.problem() is None
+    scans = TableScans(lambda: 100.0, 10.0)
+    scans.note()
+    scans.note_failure(LeaseTableUnavailableError("throttled"))
+    assert scans.problem() is None
+    scans.note_failure(AccessDeniedError("no"))
+    assert scans.problem() == "the last scan of the lease table failed: AccessDeniedError: no"
+    scans.note()
+    assert scans.problem() is None
 
 
-def test_the_table_is_unseen_since_the_last_look_or_the_start() -> None:
+def test_the_table_is_unseen_since_the_last_scan_or_the_start() -> None:
     now = [100.0]
-    looks = TableLooks(lambda: now[0], 10.0)
+    scans = TableScans(lambda: now[0], 10.0)
     now[0] = 103.0
-    assert looks.unseen_for == 3.0
-    looks.note()
+    assert scans.unseen_for == 3.0
+    scans.note()
     now[0] = 110.0
-    looks.note_failure(LeaseTableUnavailableError("throttled"))
-    assert looks.unseen_for == 7.0
-    looks.note()
-    assert looks.unseen_for == 0.0
+    scans.note_failure(LeaseTableUnavailableError("throttled"))
+    assert scans.unseen_for == 7.0
+    scans.note()
+    assert scans.unseen_for == 0.0
 
 
 def test_a_call_is_too_slow_beyond_the_limit_and_not_without_one() -> None:

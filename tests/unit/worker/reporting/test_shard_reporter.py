@@ -32,8 +32,8 @@ def at(shard: str) -> ShardPlace:
 
 def test_a_repeated_error_is_logged_in_a_line(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever its message, on whichever shard; other lines of code, other failures."""
-    failures, tell = Failures(), WorkerEvents(LogPlace("app", "w"), "s")
-    here, there = (ShardReporter(at(shard), failures, tell) for shard in ("here", "there"))
+    failures, publish = Failures(), WorkerEvents(LogPlace("app", "w"), "s")
+    here, there = (ShardReporter(at(shard), failures, publish) for shard in ("here", "there"))
     for text in ("a", "a", "b"):
         here.task_failed("what", ValueError(text))
     there.task_failed("what", ValueError("c"))

@@ -92,7 +92,7 @@ class LastingProblem:
 
     def __init__(self, settings: WorkerSettings, what: str, until: str) -> None:
         self._failures = settings.failures
-        self._tell = settings.tell
+        self._publish = settings.publish
         self._what = what
         self._until = until
         self._reported: str | None = None
@@ -106,10 +106,10 @@ class LastingProblem:
         self._failures.note(None, self._what, error)
         # The traceback of an error of our own would say nothing more.
         trace = None if isinstance(error, SparkinesisError) else error
-        self._tell(TroubleBegan(self._what, self._until, text), trace)
+        self._publish(TroubleBegan(self._what, self._until, text), trace)
 
     def end(self) -> None:
         """Note a success, and report that the problem is over."""
         if self._reported is not None:
             self._reported = None
-            self._tell(TroubleEnded(self._what))
+            self._publish(TroubleEnded(self._what))

@@ -27,7 +27,7 @@ class FormerLeases:
 
     def __init__(self, table: LeaseTable, former: FormerStreams, settings: WorkerSettings) -> None:
         self._metrics = settings.metrics
-        self._tell = settings.tell
+        self._publish = settings.publish
         self._table = table
         self._former = former
         self._grace = 2 * settings.options.failover_time
@@ -93,12 +93,12 @@ class FormerLeases:
             if is_ending():
                 return
             if not self._table.delete(lease):
-                self._tell(FormerStreamKept(stream.name, str(stream)))
+                self._publish(FormerStreamKept(stream.name, str(stream)))
                 return
             deleted += 1
             self._metrics.add(LEASES_DELETED, (stream.name,))
         unread_for = self._clock() - self._since.pop(stream)
-        self._tell(FormerStreamDeleted(stream.name, str(stream), deleted, unread_for))
+        self._publish(FormerStreamDeleted(stream.name, str(stream), deleted, unread_for))
 
 
 def _names(answer: object) -> Collection[str]:

@@ -110,7 +110,7 @@ class StreamOpener:
                 timing=timing,
                 rng=shared.rng,
                 pace=self._pace(plan.address) if isinstance(known, StreamIdentity) else at_once,
-                tell=shared.tell,
+                publish=shared.publish,
             )
             retrieval = FanOut(
                 consumer,
@@ -149,7 +149,7 @@ class StreamOpener:
             confirm=confirm,
             mark=mark,
             brief=timing.of(_BRIEF, shared.rng),
-            publish=shared.tell,
+            publish=shared.publish,
         )
         settings = ConsumerSettings(
             **msgspec.structs.asdict(msgspec.structs.replace(shared, options=options)),

@@ -51,9 +51,9 @@ from sparkinesis.stream.calls.stream_identity import (
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
 from sparkinesis.worker.lifecycle.streams.background import Background, LastingProblem
 from sparkinesis.worker.lifecycle.streams.former_leases import FormerLeases
-from sparkinesis.worker.lifecycle.streams.known_streams import SharedStreams
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.lifecycle.streams.opening import ShutDownError, StreamOpener, rows_by_stream
+from sparkinesis.worker.lifecycle.streams.shared_streams import SharedStreams
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamSettings
 from sparkinesis.worker.lifecycle.streams.stream_question import StreamQuestion
 from sparkinesis.worker.lifecycle.streams.tracked import (
@@ -95,7 +95,7 @@ class _Scanned(msgspec.Struct, frozen=True):
     at: float | None = None
     newest: Mapping[str, int] = msgspec.field(default_factory=dict)
     """The newest creation time of the streams of each name."""
-    led: frozenset[StreamIdentifier | None] = frozenset()
+    audited: frozenset[StreamIdentifier | None] = frozenset()
     """The streams of which this worker is the auditor."""
 
 
@@ -216,7 +216,7 @@ class SeveralStreams(SharedStreams):
         before = self._tracked
         tracked = track(before, answer, self._clock())
         for address in before.keys() - tracked.keys():
-            self._settings.tell(StreamRemoved(address.name, str(address)))
+            self._settings.publish(StreamRemoved(address.name, str(address)))
         self._replace(tracked)
 
     def _replace(self, tracked: Mapping[StreamAddress, Tracked]) -> None:
@@ -234,7 +234,7 @@ class SeveralStreams(SharedStreams):
             if not self._identities.is_busy(place_of(address))
             and one.is_to_be_asked(
                 now,
-                leads=one.identifier in self._scanned.led,
+                audits=one.identifier in self._scanned.audited,
                 is_doubted=one.identifier in self._doubted,
                 newest_epoch=self._scanned.newest.get(address.name, 0),
                 interval=interval,
@@ -275,7 +275,7 @@ class SeveralStreams(SharedStreams):
             if other is not None and other.plan.address != address:
                 return self._failed(one, clash(one, other, result.identifier)).closed()
             if one.identifier not in {None, result.identifier}:
-                self._settings.tell(made_anew(address, one.identifier, result.identifier))
+                self._settings.publish(made_anew(address, one.identifier, result.identifier))
             elif one.stream is not None and one.problem is not None:
                 self._publish_readable(one)
             self._trust(result.identifier)
@@ -348,12 +348,12 @@ class SeveralStreams(SharedStreams):
             if not isinstance(error, SparkinesisError):  # whose traceback says something
                 self._settings.failures.note(None, f"{one.plan.address} cannot be read now", error)
             address = one.plan.address
-            self._settings.tell(StreamFailing(address.name, str(address), text))
+            self._settings.publish(StreamFailing(address.name, str(address), text))
         tries = 1 if before is None else before.tries + 1
         return one.failed(error, self._clock(), self._pause(tries, min(longest, _RETRY[1])))
 
     def _publish_readable(self, one: Tracked) -> None:
-        self._settings.tell(StreamReadable(one.plan.address.name, str(one.plan.address)))
+        self._settings.publish(StreamReadable(one.plan.address.name, str(one.plan.address)))
 
     def _pause(self, tries: int, longest: float) -> float:
         pause = exponential_backoff(_RETRY[0], longest, tries)

@@ -108,19 +108,19 @@ class Tracked(msgspec.Struct, frozen=True):
     # --- what to do next
 
     def is_to_be_asked(
-        self, now: float, *, leads: bool, is_doubted: bool, newest_epoch: int, interval: float
+        self, now: float, *, audits: bool, is_doubted: bool, newest_epoch: int, interval: float
     ) -> bool:
         """Return True if the service is to be asked which stream it is now.
 
-        leads: this worker is the one that looks every ``interval`` seconds if the stream was made
-        anew. is_doubted: a reader of the stream met an error that says so. newest_epoch: the
+        audits: this worker is the auditor, which looks every ``interval`` seconds if the stream was
+        made anew. is_doubted: a reader of the stream met an error that says so. newest_epoch: the
         creation time of the newest stream of this name that has leases.
         """
         if newest_epoch > self.newest_epoch and not math.isinf(self.asked_at):
             return True  # another worker has noticed
         if self.identity is None or is_doubted:
             return now >= self.retry_at
-        return leads and now - self.asked_at >= interval
+        return audits and now - self.asked_at >= interval
 
     def is_to_be_opened(self, now: float) -> bool:
         return self.identity is not None and self.stream is None and now >= self.retry_at

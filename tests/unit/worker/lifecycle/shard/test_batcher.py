@@ -177,7 +177,7 @@ def batcher(
         options=WorkerOptions(**options),
         timing=Timing(clock=lambda: service.now),
         rng=cast(Any, None),
-        tell=WorkerEvents(LogPlace("app", "w"), "s"),
+        publish=WorkerEvents(LogPlace("app", "w"), "s"),
         memory=memory or MemoryBudget(DEFAULT_HELD_BYTES),
         metrics=metrics,
         reads=reads,

@@ -67,7 +67,7 @@ class Beside:
         self.held = Held()
         self.told = Told()
         self.setting = Setting(
-            on_error, WorkerOptions(concurrency=concurrency, **options), tell=self.told
+            on_error, WorkerOptions(concurrency=concurrency, **options), publish=self.told
         )
         self.setting.calls = cast(Any, self)
         self.checkpointer = Checkpointer(cast(HeldLease, self.held), lambda: 0)

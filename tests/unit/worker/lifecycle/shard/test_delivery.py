@@ -687,7 +687,7 @@ def test_what_is_cut_off_does_not_come_twice_if_the_first_part_fails() -> None:
 def test_what_a_prepared_checkpoint_has_covered_is_in_no_failure() -> None:
     """It was fetched before the checkpoint was committed."""
     events = Told()
-    shard = Shard(Retry(base=1.0), "21", held=Held("1", "20:0"), tell=events)
+    shard = Shard(Retry(base=1.0), "21", held=Held("1", "20:0"), publish=events)
     shard.add(19, 20)
     shard.add(20, 21)
     shard.checkpointer.commit_pending()
@@ -838,7 +838,7 @@ def test_what_a_prepared_checkpoint_has_covered_is_in_no_front() -> None:
 
 def test_a_failure_is_a_repetition_until_a_call_succeeds() -> None:
     events = Told()
-    shard = Shard(Retry(base=1.0), "1", "3", tell=events)
+    shard = Shard(Retry(base=1.0), "1", "3", publish=events)
     for number in (1, 2, 3):
         shard.add(number)
     for _ in range(2):
@@ -860,7 +860,7 @@ def test_a_call_that_is_cancelled_is_no_failure_only_while_the_shard_is_left(
     *, is_ending: bool
 ) -> None:
     events = Told()
-    shard = Shard(Retry(base=1.0), tell=events)
+    shard = Shard(Retry(base=1.0), publish=events)
 
     def cancel(*_: object) -> None:
         shard.held.held = not is_ending
@@ -875,7 +875,7 @@ def test_a_call_that_is_cancelled_is_no_failure_only_while_the_shard_is_left(
 
 def test_a_store_that_refuses_the_token_ends_the_lease() -> None:
     events = Told()
-    shard = Shard(Skip(), tell=events)
+    shard = Shard(Skip(), publish=events)
 
     def refuse(*_: object) -> None:
         raise LeaseLostError("a newer token has written")
@@ -902,7 +902,7 @@ def test_a_letter_names_its_records_and_where_they_come_from() -> None:
         if tries:
             raise tries.pop()
 
-    shard = Shard(DeadLetter(target), "8", tell=events)
+    shard = Shard(DeadLetter(target), "8", publish=events)
     shard.setting.stream = StreamIdentifier("123456789012", "flights", 1763700000)
     shard.add(7, 8)
     while shard.deliverer:
@@ -925,7 +925,7 @@ def test_a_letter_names_its_records_and_where_they_come_from() -> None:
 
 def test_a_record_that_is_skipped_is_told_of() -> None:
     events = Told()
-    shard = Shard(Skip(), "8", tell=events)
+    shard = Shard(Skip(), "8", publish=events)
     shard.add(8)
     shard.step_all()
     (skipped,) = events.of(RecordsSkipped)

@@ -63,7 +63,7 @@ class End:
         self.tally = Tally()
         self.failed: list[BaseException] = []
         self.shard = Shard(
-            Retry(), processor=self.processor, tell=self.told, metrics=self.tally, **options
+            Retry(), processor=self.processor, publish=self.told, metrics=self.tally, **options
         )
         self.shard.checkpointer.permit(at("7"))
         reporter = self.shard.setting.reporter(SHARD)

@@ -45,7 +45,7 @@ def opened(epoch: int = 1_000) -> Tracked:
 
 
 def is_asked(one: Tracked, now: float, **more: Any) -> bool:
-    given = {"leads": False, "is_doubted": False, "newest_epoch": 0, "interval": 60.0}
+    given = {"audits": False, "is_doubted": False, "newest_epoch": 0, "interval": 60.0}
     return one.is_to_be_asked(now, **{**given, **more})
 
 
@@ -58,9 +58,9 @@ def test_a_new_stream_is_asked_for_at_once_and_opened_once_it_is_known() -> None
     assert not one.opened(OPEN).is_to_be_opened(0.0)
 
 
-def test_the_leader_of_a_stream_looks_every_interval_and_nobody_else_unless_in_doubt() -> None:
-    assert not is_asked(opened(), 59.9, leads=True)
-    assert is_asked(opened(), 60.0, leads=True)
+def test_the_auditor_of_a_stream_asks_every_interval_and_nobody_else_unless_in_doubt() -> None:
+    assert not is_asked(opened(), 59.9, audits=True)
+    assert is_asked(opened(), 60.0, audits=True)
     assert not is_asked(opened(), 1e6)
     assert is_asked(opened(), 1.0, is_doubted=True), "a doubted stream, at once"
 

@@ -14,7 +14,7 @@ _MOST_NAMED = 5
 
 
 class SharedStreams(Streams):
-    """The streams that are known. Replaced by one thread, read by any."""
+    """The streams as last found. Replaced by one thread, read by any."""
 
     may_change = True
 
