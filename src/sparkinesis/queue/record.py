@@ -57,6 +57,11 @@ class Held:
         self._cancels: list[Callable[[], object]] = []
 
     @property
+    def is_returned(self) -> bool:
+        """True if the service is told to deliver the record again."""
+        return self.is_settling and self.fate is not None and self.fate.visible_after is not None
+
+    @property
     def returned_for(self) -> int:
         """The seconds until it is delivered again."""
         return 0 if self.fate is None else self.fate.visible_after or 0
