@@ -1,11 +1,23 @@
-"""An HTTP server on this machine whose answers a function gives."""
+"""HTTP on this machine: a server whose answers a function gives, and what any server answers."""
 
 from __future__ import annotations
 
 import threading
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def get(url: str) -> tuple[int, str]:
+    """The status and the body of an answer, also of one that refuses."""
+    try:
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.read().decode()
 
 
 @contextmanager

@@ -20,13 +20,15 @@ def recorded(name: str) -> Any:
     return json.loads((_FIXTURES / name).read_text(), object_hook=with_bytes)
 
 
-def create_table(dynamodb: Any, name: str, key: str = "leaseKey") -> None:
+def create_table(
+    dynamodb: Any, name: str, key: str = "leaseKey", kind: str = "S", **billing: Any
+) -> None:
     """An empty lease table, as a KCL 2.x creates it; with another key, any table."""
     dynamodb.create_table(
         TableName=name,
         KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"}],
-        BillingMode="PAY_PER_REQUEST",
+        AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind}],
+        **(billing or {"BillingMode": "PAY_PER_REQUEST"}),
     )
 
 

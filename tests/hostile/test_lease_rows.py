@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.application import Application
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
@@ -27,11 +26,11 @@ from sparkinesis.monitor.application_snapshot import ApplicationSnapshot
 from sparkinesis.monitor.lease_report import top_object, top_view
 from sparkinesis.monitor.watched import WatchedTable, unread_hash_keys
 from sparkinesis.worker.lifecycle.worker import Worker
-from sparkinesis.worker.options import WorkerOptions
 from tests import pace
 from tests.examples import examples
 from tests.journal import Journal, Journaling
 from tests.kcl import create_table, rows_of
+from tests.local_application import local_application
 from tests.streams import put_at
 
 SHARDS = 6
@@ -211,15 +210,13 @@ def start(server: LocalServer, stream: str, journal: Journal) -> Iterator[Callab
     workers: list[Worker] = []
 
     def run() -> Worker:
-        options = WorkerOptions(failover_time=pace.seconds(1.5), idle_time=0.25, audit_interval=0.5)
-        worker = Application(
-            name=stream,
-            stream=stream,
-            processor=lambda: Journaling(journal),
-            region="us-east-1",
-            endpoint=server.endpoint_url,
-            initial_position="trim_horizon",
-            options=options,
+        worker = local_application(
+            stream,
+            server.endpoint_url,
+            lambda: Journaling(journal),
+            failover_time=pace.seconds(1.5),
+            idle_time=0.25,
+            audit_interval=0.5,
         ).worker()
         workers.append(worker)
         return worker.start()

@@ -11,24 +11,24 @@ from tests.timed_stream import START, TimedStream
 
 
 @pytest.fixture(scope="module")
-def clock() -> ManualClock:
+def timed_clock() -> ManualClock:
     return ManualClock(START)
 
 
 @pytest.fixture(scope="module")
-def timed(clock: ManualClock) -> Iterator[LocalServer]:
-    with LocalServer(port=0, dynamodb=True, limits=False, clock=clock) as running:
+def timed(timed_clock: ManualClock) -> Iterator[LocalServer]:
+    with LocalServer(port=0, dynamodb=True, limits=False, clock=timed_clock) as running:
         yield running
 
 
 @pytest.fixture
-def one(timed: LocalServer, clock: ManualClock) -> TimedStream:
+def one(timed: LocalServer, timed_clock: ManualClock) -> TimedStream:
     """A stream with one shard."""
-    return TimedStream(timed, clock, 1)
+    return TimedStream(timed, timed_clock, 1)
 
 
 @pytest.fixture
-def two(timed: LocalServer, clock: ManualClock) -> Iterator[TimedStream]:
+def two(timed: LocalServer, timed_clock: ManualClock) -> Iterator[TimedStream]:
     """A stream with two shards. The server's faults end with the test."""
-    yield TimedStream(timed, clock, 2)
+    yield TimedStream(timed, timed_clock, 2)
     timed.kinesis.faults = None

@@ -26,7 +26,7 @@ START = 1_790_000_000_123
 
 
 @pytest.fixture(scope="module")
-def clock() -> ManualClock:
+def timed_clock() -> ManualClock:
     return ManualClock(START)
 
 

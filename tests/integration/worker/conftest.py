@@ -18,12 +18,13 @@ from moto.server import ThreadedMotoServer
 
 from sparkinesis.application import Application
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.local import Call, Fault, Limits, LocalServer, system_clock
+from sparkinesis.local import Fault, FaultPlan, Limits, LocalServer, system_clock
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
 from tests import command, pace
 from tests.command import Command, place_of
+from tests.failing import Failing
 from tests.integration.worker.process_session import Program
 from tests.integration.worker.scene import Scene
 from tests.journal import Journal, Journaling
@@ -153,13 +154,10 @@ def faults(server: LocalServer) -> Iterator[Callable[..., None]]:
     By a function of a call, or the fault of each call with these fields; None: no faults.
     """
 
-    def plan(fault: Callable[[Call], Fault | None] | Fault | None, **only: str) -> None:
+    def plan(fault: FaultPlan | Fault | None, operation: str | None = None, **only: Any) -> None:
         if isinstance(fault, Fault):
-            server.kinesis.faults = lambda call: (
-                fault if all(getattr(call, name) == only[name] for name in only) else None
-            )
-        else:
-            server.kinesis.faults = fault
+            fault = Failing(operation, then=fault, **only)
+        server.kinesis.faults = fault
 
     yield plan
     server.kinesis.faults = None
@@ -235,9 +233,7 @@ def subscription_clock() -> Callable[[], float]:
 
 
 @pytest.fixture
-def start(
-    subscription_clock: Callable[[], float],
-) -> Iterator[Callable[[Application], Worker]]:
+def start(subscription_clock: Callable[[], float]) -> Iterator[Callable[[Application], Worker]]:
     """Starts workers; they are shut down when the test is over."""
     workers: list[Worker] = []
 
@@ -283,12 +279,7 @@ def s3() -> Iterator[str]:
 
 def refuse(server: LocalServer, stream: str, operation: str, fault: Fault) -> None:
     """Have the server answer an operation on a stream by a fault."""
-
-    def plan(call: Call) -> Fault | None:
-        is_meant = (call.operation, call.stream) == (operation, stream)
-        return fault if is_meant else None
-
-    server.kinesis.faults = plan
+    server.kinesis.faults = Failing(operation, then=fault, stream=stream)
 
 
 @pytest.fixture

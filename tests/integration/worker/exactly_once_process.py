@@ -19,8 +19,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from sparkinesis import Application, LeaseLostError, WorkerOptions
+from sparkinesis import LeaseLostError
 from tests import pace
+from tests.local_application import local_application
 
 FAILOVER_TIME = pace.seconds(1.5)
 
@@ -75,20 +76,15 @@ def main(store: str, place: str, endpoint: str, stream: str, worker: str) -> Non
     example: Any = import_module(f"examples.exactly_once.{store}")
     if (patience := os.environ.get("IDLE_TIMEOUT")) is not None:
         example.SESSION = f"-c idle_in_transaction_session_timeout={patience}"
-    Application(
+    local_application(
         stream,
-        stream,
+        endpoint,
         partial(observed(example.Totals), place),
-        region="us-east-1",
-        endpoint=endpoint,
-        initial_position="trim_horizon",
         worker_id=worker,
-        options=WorkerOptions(
-            failover_time=FAILOVER_TIME,
-            idle_time=0.25,
-            parent_poll_interval=0.2,
-            checkpoint_seconds=1.0,
-        ),
+        failover_time=FAILOVER_TIME,
+        idle_time=0.25,
+        parent_poll_interval=0.2,
+        checkpoint_seconds=1.0,
     ).run()
 
 

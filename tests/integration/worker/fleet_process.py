@@ -12,15 +12,14 @@ import logging
 import os
 import sys
 import time
-from typing import Any, cast
+from typing import Any
 
-from sparkinesis.application import Application
 from sparkinesis.errors import LeaseLostError
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
-from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
+from tests.local_application import local_application
 
 _acquisitions = itertools.count()
 
@@ -80,23 +79,18 @@ def main(arguments: list[str]) -> None:
     )
     logging.getLogger("botocore").setLevel(logging.WARNING)
     log = Log(path, worker_id)
-    application = Application(
+    application = local_application(
         stream,
-        stream,
+        endpoint,
         lambda: Processor(log),
-        region="us-east-1",
-        endpoint=endpoint,
-        initial_position="trim_horizon",
         worker_id=worker_id,
-        options=WorkerOptions(
-            failover_time=float(failover_time),
-            retrieval=cast(Any, retrieval),
-            handoff_timeout=float(failover_time),
-            idle_time=0.3,
-            parent_poll_interval=1.0,
-            audit_interval=5.0,
-            cleanup_interval=5.0,
-        ),
+        failover_time=float(failover_time),
+        retrieval=retrieval,
+        handoff_timeout=float(failover_time),
+        idle_time=0.3,
+        parent_poll_interval=1.0,
+        audit_interval=5.0,
+        cleanup_interval=5.0,
     )
     worker = application.worker()
     with graceful_on_signals(worker.shutdown, worker.log_place):

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import sys
 import threading
+from typing import Any
 
-from sparkinesis.application import Application
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
 from tests import pace
+from tests.local_application import local_application
 
 
 class Processor(RecordProcessor):
@@ -43,19 +43,9 @@ class Processor(RecordProcessor):
 
 def main(endpoint: str, stream: str, manner: str) -> None:
     Processor.is_stuck = manner == "stuck"
-    Application(
-        stream,
-        stream,
-        Processor,
-        region="us-east-1",
-        endpoint=endpoint,
-        initial_position="trim_horizon",
-        options=WorkerOptions(
-            failover_time=pace.seconds(2.0),
-            idle_time=0.25,
-            shutdown_timeout=0.5 if manner == "divided" else 30,
-        ),
-    ).run()
+    limit = 0.5 if manner == "divided" else 30
+    options: dict[str, Any] = {"failover_time": pace.seconds(2.0), "idle_time": 0.25}
+    local_application(stream, endpoint, Processor, shutdown_timeout=limit, **options).run()
     print("ended", flush=True)
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sparkinesis import Application, Checkpointer, ProcessorShard, RecordBatch, RecordProcessor
-from sparkinesis.worker.options import WorkerOptions
+from sparkinesis import Checkpointer, ProcessorShard, RecordBatch, RecordProcessor
 from tests import pace
+from tests.local_application import local_application
 
 SCHEMA = pa.schema(
     [("shardId", pa.string()), ("sequenceNumber", pa.string()), ("data", pa.binary())]
@@ -41,15 +41,14 @@ class Storing(RecordProcessor):
 
 
 def main(endpoint: str, stream: str, folder: str) -> None:
-    Application(
+    local_application(
         stream,
-        stream,
+        endpoint,
         functools.partial(Storing, Path(folder), 1000, 0.3),
-        region="us-east-1",
-        endpoint=endpoint,
-        initial_position="trim_horizon",
         worker_id="the same each time",
-        options=WorkerOptions(failover_time=pace.seconds(2.0), idle_time=0.25, max_records=50),
+        failover_time=pace.seconds(2.0),
+        idle_time=0.25,
+        max_records=50,
     ).run()
 
 

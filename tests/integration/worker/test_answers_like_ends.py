@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparkinesis.local import Call, Fault
+from sparkinesis.local import Fault
+from tests.failing import Failing
 from tests.integration.worker.scene import Scene, told
 
 RETRIEVALS = ("polling", "efo")
@@ -17,11 +18,8 @@ LIKE_AN_END = Fault(
 
 @pytest.fixture(autouse=True)
 def like_ends(scene: Scene) -> Iterator[None]:
-    def fault(call: Call) -> Fault | None:
-        reads = call.operation in {"GetRecords", "SubscribeToShard"}
-        return LIKE_AN_END if reads and call.stream == scene.stream else None
-
-    scene.server.kinesis.faults = fault
+    reads = {"GetRecords", "SubscribeToShard"}
+    scene.server.kinesis.faults = Failing(reads, then=LIKE_AN_END, stream=scene.stream)
     yield
     scene.server.kinesis.faults = None
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.local import Call, Fault
 from tests import pace
+from tests.failing import Failing
 from tests.integration.worker.scene import Scene, crash
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.pace import eventually
@@ -71,18 +71,12 @@ def test_a_shutdown_request_that_fails_leaves_the_checkpoint_where_it_was(scene:
 
 
 def test_an_end_that_cannot_be_checkpointed_is_not_told_again(scene: Scene) -> None:
-    refused = threading.Event()
+    refuse = Failing("UpdateItem", Fault.error("AccessDeniedException"), stream=scene.stream)
 
     class AtTheEnd(Silent):
         def shard_ended(self, checkpointer: Any) -> None:
             super().shard_ended(checkpointer)
             scene.server.kinesis.faults = refuse
-
-    def refuse(call: Call) -> Fault | None:
-        if call.operation != "UpdateItem" or call.stream != scene.stream or refused.is_set():
-            return None
-        refused.set()
-        return Fault.error("AccessDeniedException", status=400)
 
     parent = scene.split()
     scene.put(b"child")
@@ -91,7 +85,7 @@ def test_an_end_that_cannot_be_checkpointed_is_not_told_again(scene: Scene) -> N
         processor=lambda: AtTheEnd(scene.journal),
     )
     scene.journal.wait_for_data(b"child")
-    assert refused.is_set()
+    assert refuse.met == 1
     assert scene.journal.calls("shard_ended").count((parent, "shard_ended")) == 1
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
 from sparkinesis import CredentialSource, OptionError
-from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local import Fault, LocalServer
 from sparkinesis.metrics import CloudWatchMetrics
 from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
 from sparkinesis.metrics.metric import AwsPlace, Measured
 from sparkinesis.worker.reporting import cloudwatch
 from tests import pace
+from tests.failing import Failing
 from tests.integration.worker.conftest import AT_ONCE
 from tests.integration.worker.scene import Scene, checkpoint, told
 from tests.journal import PATIENCE
@@ -130,10 +131,6 @@ FAULTS = {
 KEPT = {"throttled", "refused", "unavailable"}
 
 
-def plan_of(fault: Fault) -> Callable[[Call], Fault | None]:
-    return lambda call: fault if call.operation == "PutMetricData" else None
-
-
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_worker_processes_and_checkpoints_whatever_cloudwatch_does(
     scene: Scene,
@@ -145,7 +142,7 @@ def test_a_worker_processes_and_checkpoints_whatever_cloudwatch_does(
     if name == "hanging":
         monkeypatch.setattr(cloudwatch, "CALL_TIMEOUT", 0.5)
         monkeypatch.setattr(cloudwatch, "CLOSE_WITHIN", 2.0)
-    scene.server.kinesis.faults = plan_of(FAULTS[name])
+    scene.server.kinesis.faults = Failing("PutMetricData", then=FAULTS[name])
     put(scene.kinesis, scene.stream, DATA[:200])
     metrics = CloudWatchMetrics(flush_every=1)
     worker = scene.start({"metrics": (metrics,)}, on_records=checkpoint)

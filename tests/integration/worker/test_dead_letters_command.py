@@ -25,6 +25,7 @@ from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory, FailedR
 from sparkinesis.worker.on_error import DeadLetter
 from tests import command
 from tests.command import Result, asked, call, place_of
+from tests.failing import Failing
 from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
 from tests.journal import PATIENCE
 from tests.streams import create_auto, records_of, shard_ids
@@ -277,13 +278,8 @@ def test_what_the_stream_does_not_take_is_left_and_nothing_is_put_twice(
     place = DeadLetters.at(str(tmp_path))
     letters = place.contents().letters
     address = StreamAddress(stream, None, "us-east-1", server.endpoint_url)
-
-    def take_one_call(call: Any) -> Fault | None:
-        is_later = call.operation == "PutRecords" and call.stream == stream and call.ordinal > 1
-        code = "ProvisionedThroughputExceededException"
-        return Fault(code=code, entries=frozenset(range(500))) if is_later else None
-
-    faults(take_one_call)
+    full = Fault("ProvisionedThroughputExceededException", entries=frozenset(range(500)))
+    faults(Failing("PutRecords", None, then=full, stream=stream))
     retry = Backoff(base=0.01, cap=0.02, give_up_after=0.3)
     found = put_back(place, letters, address, delete=False, retry=retry)
     faults(None)
@@ -356,13 +352,8 @@ def test_records_of_a_key_go_back_in_order_though_the_stream_refuses_some_at_fir
         write_letter(tmp_path, NUMBER + number, partitionKey=f"key-{number % 2}")
     place = DeadLetters.at(str(tmp_path))
     address = StreamAddress(stream, None, "us-east-1", server.endpoint_url)
-
-    def refuse_first(call: Any) -> Fault | None:
-        is_first = call.operation == "PutRecords" and call.stream == stream and call.ordinal <= 2
-        code = "ProvisionedThroughputExceededException"
-        return Fault(code=code, entries=frozenset({0})) if is_first else None
-
-    faults(refuse_first)
+    one = Fault("ProvisionedThroughputExceededException", entries=frozenset({0}))
+    faults(Failing("PutRecords", one, times=2, stream=stream))
     retry = Backoff(base=0.05, uniform=lambda _, high: high)
     found = put_back(place, place.contents().letters, address, delete=True, retry=retry)
     faults(None)

@@ -136,17 +136,8 @@ def test_a_missing_table_is_told_unless_the_application_is_new(doctor: Doctor) -
     assert "the first worker creates it" in new.of("table", "ok")[0]
 
 
-def foreign_table(dynamodb: Any, name: str, key: str, kind: str, **billing: Any) -> None:
-    dynamodb.create_table(
-        TableName=name,
-        KeySchema=[{"AttributeName": key, "KeyType": "HASH"}],
-        AttributeDefinitions=[{"AttributeName": key, "AttributeType": kind}],
-        **billing,
-    )
-
-
 def test_a_table_that_is_no_lease_table_is_told(dynamodb: Any, stream: str, doctor: Doctor) -> None:
-    foreign_table(dynamodb, stream, "id", "N", BillingMode="PAY_PER_REQUEST")
+    create_table(dynamodb, stream, "id", "N")
     found = doctor().problems()
     assert "is no lease table: its key is id (HASH N)" in found["table"]
     assert list(found) == ["table"], "its rows are not looked at"
@@ -170,7 +161,7 @@ def test_a_row_that_cannot_be_read_or_is_of_another_stream_is_told(
 
 def test_a_table_of_too_little_capacity_is_told(dynamodb: Any, stream: str, doctor: Doctor) -> None:
     units = {"ReadCapacityUnits": 1, "WriteCapacityUnits": 1}
-    foreign_table(dynamodb, stream, "leaseKey", "S", ProvisionedThroughput=units)
+    create_table(dynamodb, stream, ProvisionedThroughput=units)
     for shard in range(4):
         put_lease(dynamodb, stream, f"shardId-{shard:012}", "TRIM_HORIZON")
     assert "1 write units" in doctor().problems()["capacity"]

@@ -23,9 +23,10 @@ from sparkinesis.events import (
     TroubleBegan,
     TroubleEnded,
 )
-from sparkinesis.local import Call, Fault
+from sparkinesis.local import Fault
 from sparkinesis.worker.aws_options import FanOutOptions
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests.failing import Failing
 from tests.heard import Heard
 from tests.integration.worker.conftest import refuse
 from tests.integration.worker.scene import FIRST, SECOND, Scene, checkpoint
@@ -113,11 +114,7 @@ def test_a_consumer_that_is_deregistered(
 def test_a_table_that_cannot_be_read_for_a_while(scene: Scene, make: Make, heard: Heard) -> None:
     scene.run(make())
     heard.wait_for(LeaseCreated, 2)
-
-    def refuse_scans(call: Call) -> Fault | None:
-        return DENIED if call.operation == "Scan" else None
-
-    scene.server.kinesis.faults = refuse_scans
+    scene.server.kinesis.faults = Failing("Scan", then=DENIED)
     (told,) = heard.wait_for(TakingFailed)[:1]
     assert "not authorized" in told.error
     scene.server.kinesis.faults = None

@@ -5,7 +5,7 @@ And only those: what had expired before an application began, or a shard's silen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +13,6 @@ import pytest
 from sparkinesis.application import Application
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.rules.children import ShardEnd
-from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.metrics.catalogue import DATA_LOSS
 from sparkinesis.stream.position import (
     LATEST,
@@ -23,47 +22,23 @@ from sparkinesis.stream.position import (
     InitialPosition,
 )
 from sparkinesis.worker.lifecycle.worker import Worker
-from sparkinesis.worker.options import WorkerOptions
 from tests import pace
 from tests.integration.worker.scene import checkpoint, told
 from tests.journal import PATIENCE, Journal, Journaling
+from tests.local_application import local_application
 from tests.streams import put, records_of
 from tests.tallies import Tallied, counted
-from tests.timed_stream import HOUR, SHARDS, TimedStream
+from tests.timed_stream import HOUR, SHARDS, START, TimedStream
 
-START = 1_790_000_000_000
 LOSS = "removed before"
-
-
-@pytest.fixture(scope="module")
-def clock() -> ManualClock:
-    return ManualClock(START)
-
-
-@pytest.fixture(scope="module")
-def timed(clock: ManualClock) -> Iterator[LocalServer]:
-    with LocalServer(port=0, dynamodb=True, limits=False, clock=clock) as running:
-        yield running
-
-
-@pytest.fixture
-def one(timed: LocalServer, clock: ManualClock) -> TimedStream:
-    """A stream with one shard."""
-    return TimedStream(timed, clock, 1)
 
 
 def application_on(
     one: TimedStream, processor: Any, initial: Any = "trim_horizon", **options: Any
 ) -> Application:
-    return Application(
-        one.name,
-        one.name,
-        processor,
-        region="us-east-1",
-        endpoint=one.table.endpoint,
-        initial_position=initial,
-        options=WorkerOptions(failover_time=pace.seconds(1.0), idle_time=0.25, **options),
-    )
+    options |= {"failover_time": pace.seconds(1.0), "idle_time": 0.25}
+    endpoint = str(one.table.endpoint)
+    return local_application(one.name, endpoint, processor, initial_position=initial, **options)
 
 
 @pytest.fixture
@@ -156,9 +131,7 @@ def test_a_child_whose_parent_had_ended(
 
 
 def test_a_shard_that_has_expired_is_not_told_to_be_checkpointed(
-    one: TimedStream,
-    start: Callable[[Application], Worker],
-    caplog: pytest.LogCaptureFixture,
+    one: TimedStream, start: Callable[[Application], Worker], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its records are lost: the lines that follow say so, too."""
     caplog.set_level("INFO")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sparkinesis.lease.table.provisioning import creation
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.aws_options import LeaseTableOptions
+from tests.answering import get
 from tests.command import COMMAND, place_of
 from tests.integration.worker.scene import FIRST, SECOND, Scene, checkpoint
 from tests.kcl import put_rows, rows_of
@@ -35,12 +34,7 @@ class Running:
         self.url = line.split()[1].removesuffix("/metrics")
 
     def read(self, path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(f"{self.url}{path}", timeout=60) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as refused:
-            with refused:
-                return refused.code, refused.read().decode()
+        return get(f"{self.url}{path}")
 
     def values(self, name: str) -> dict[str, tuple[dict[str, str], float]]:
         """The labels and the value of each series of a metric, by shard."""

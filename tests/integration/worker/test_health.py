@@ -10,8 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +23,7 @@ from sparkinesis.local.faults import Call, Fault
 from sparkinesis.stream.fan_out.socket_watch import SocketWatch
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests.answering import get
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.integration.worker.scene import FIRST, SECOND, Gate, Scene, checkpoint, told
 from tests.pace import Deadline, eventually
@@ -36,15 +35,8 @@ LONGEST = 15.0
 """Seconds in which a loop that stands still must be told."""
 
 
-def ask(worker: Worker, path: str) -> tuple[int, Any]:
-    url = worker.http_url
-    assert url is not None
-    try:
-        with urllib.request.urlopen(url + path, timeout=60) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as refused:
-        with refused:
-            return refused.code, refused.read()
+def ask(worker: Worker, path: str) -> tuple[int, str]:
+    return get(f"{worker.http_url}{path}")
 
 
 def why_not(worker: Worker, path: str) -> list[str]:
@@ -111,7 +103,7 @@ def test_a_worker_is_live_ready_and_tells_what_it_processed(scene: Scene) -> Non
 
 def scraped(worker: Worker, name: str) -> list[tuple[dict[str, str], float]]:
     """The labels and values of a metric's samples."""
-    text = ask(worker, "/metrics")[1].decode()
+    text = ask(worker, "/metrics")[1]
     return [
         (sample.labels, sample.value)
         for family in text_string_to_metric_families(text)
@@ -387,8 +379,7 @@ def test_a_process_that_was_stopped_is_live_when_it_goes_on(
             threading.Event().wait(LONGEST + 5)  # the time that is the subject of this test
             process.send_signal(signal.SIGCONT)
             for _ in range(100):
-                with urllib.request.urlopen(f"{url}/livez", timeout=60) as answer:
-                    assert json.loads(answer.read())["live"]
+                assert json.loads(get(f"{url}/livez")[1])["live"]
                 time.sleep(0.05)
         finally:
             process.kill()

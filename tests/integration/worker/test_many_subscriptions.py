@@ -13,14 +13,13 @@ from weakref import WeakSet
 
 import pytest
 
-from sparkinesis.application import Application
 from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.worker.batches.batch import RecordBatch
-from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
 from tests import pace
 from tests.journal import PATIENCE
+from tests.local_application import local_application
 
 STEP_MS = 9_000
 STEPS = 70
@@ -110,14 +109,12 @@ def test_many_subscriptions_on_one_worker_for_ten_minutes(monkeypatch: Any, shar
     others = WeakSet(subscriptions())
     with LocalServer(port=0, dynamodb=True, clock=clock, limits=False) as server:
         server.kinesis.call("CreateStream", StreamName=stream, ShardCount=shards)
-        application = Application(
+        application = local_application(
             stream,
-            stream,
+            server.endpoint_url,
             lambda: Processor(delivered),
-            region="us-east-1",
-            endpoint=server.endpoint_url,
-            initial_position="trim_horizon",
-            options=WorkerOptions(failover_time=pace.seconds(20.0), retrieval="efo"),
+            failover_time=pace.seconds(20.0),
+            retrieval="efo",
         )
         worker = application.worker(subscription_clock=lambda: clock() / 1000)
         worker.start()

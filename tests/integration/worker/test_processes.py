@@ -9,8 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +21,7 @@ from sparkinesis.application import Application
 from sparkinesis.errors import OptionError, ProcessorError, SparkinesisError
 from sparkinesis.local import LocalServer
 from tests import pace
+from tests.answering import get
 from tests.integration.worker.process_session import MODULE, Program, members
 from tests.pace import eventually
 from tests.streams import put
@@ -84,20 +83,11 @@ def test_a_process_that_is_killed_is_replaced_and_the_log_says_why(
     assert said in program.said()
 
 
-def read(url: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(url, timeout=pace.seconds(30)) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as refused:
-        with refused:
-            return refused.code, refused.read().decode()
-
-
 def counted(url: str) -> dict[str, float]:
     """The records that each worker has counted, by the supervisor's page."""
     return {
         sample.labels["worker"]: sample.value
-        for family in text_string_to_metric_families(read(f"{url}/metrics")[1])
+        for family in text_string_to_metric_families(get(f"{url}/metrics")[1])
         for sample in family.samples
         if sample.name == "sparkinesis_records_processed_total"
     }
@@ -111,14 +101,14 @@ def test_one_page_tells_of_all_processes_also_of_one_that_has_died(
     program.start(options={"http": url.removeprefix("http://")}, worker_id="one")
 
     def status() -> Any:
-        return json.loads(read(f"{url}/status")[1])
+        return json.loads(get(f"{url}/status")[1])
 
     eventually(lambda: len(program.by_process("initialize")) == 2)
     put(kinesis, program.stream, DATA)  # each worker has a shard, and counts records of its own
     eventually(lambda: program.processed() == set(DATA))
     eventually(lambda: status()["records"] == len(DATA))
     eventually(lambda: sum(counted(url).values()) == len(DATA))
-    assert {read(f"{url}{path}")[0] for path in ("/livez", "/readyz")} == {200}
+    assert {get(f"{url}{path}")[0] for path in ("/livez", "/readyz")} == {200}
     found = status()
     workers = {each["pid"]: each for each in found["workers"]}
     assert sorted(workers) == sorted(program.workers())
@@ -141,7 +131,7 @@ def test_one_page_tells_of_all_processes_also_of_one_that_has_died(
     eventually(lambda: status()["records"] >= len(DATA) + 1)
     assert (
         f'sparkinesis_fleet_restarts_total{{application="{program.stream}"}} 1.0'
-        in read(f"{url}/metrics")[1]
+        in get(f"{url}/metrics")[1]
     )
     os.kill(program.pid, signal.SIGTERM)
     assert program.wait() == 0

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
@@ -24,6 +22,7 @@ from sparkinesis.worker.processors.processor import ProcessorShard
 from tests.integration.worker import ways_process
 from tests.integration.worker.conftest import AT_ONCE
 from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene, checkpoint, told
+from tests.integration.worker.test_ways import holding
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.pace import eventually
 
@@ -207,21 +206,12 @@ def test_a_signal_ends_a_replay_and_only_kill_9_leaves_its_table(
     eventually(lambda: scene.row().checkpoint.sequence_number == last)
     eventually(lambda: None not in scene.owners().values())
     rows = live_rows(scene)
-    command = [sys.executable, "-m", ways_process.__name__, "replay", scene.server.endpoint_url]
-    with subprocess.Popen(
-        [*command, scene.stream, "worker", str(tmp_path / "log")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == "holding\n"
+    with holding(scene, "replay", tmp_path) as (process, given, said):
         process.send_signal(number)
         if number != signal.SIGKILL:
-            assert process.stdout.readline() == "shutting down\n"
-            process.stdin.close()
-            assert process.stdout.readline() == "1 False\n"
+            assert said.readline() == "shutting down\n"
+            given.close()
+            assert said.readline() == "1 False\n"
         code = process.wait(PATIENCE)
     left = [name for name in tables(scene) if name != scene.stream]
     if number == signal.SIGKILL:

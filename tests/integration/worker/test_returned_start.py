@@ -14,6 +14,7 @@ from sparkinesis.lease.table import requests
 from sparkinesis.local import Fault
 from sparkinesis.stream.kpl.pack import aggregate
 from tests import pace
+from tests.failing import Failing
 from tests.integration.worker.scene import (
     FIRST,
     ONCE,
@@ -210,45 +211,18 @@ def test_a_start_is_written_under_the_lease_only(scene: Scene) -> None:
 
 
 @ONCE
+@pytest.mark.parametrize("code", ["AccessDeniedException", "InvalidArgumentException"])
 def test_a_start_that_cannot_be_written_yet_is_tried_again_without_another_initialize(
-    scene: Scene, faults: Any
+    scene: Scene, faults: Any, code: str
 ) -> None:
+    """Also at a number that the service refuses: it is an expired one, and ends no worker."""
     numbers = [scene.put(data) for data in (b"0", b"1")]
-    failed: list[str] = []
-
-    def fail(call: Any) -> Fault | None:
-        is_first = call.operation == "GetShardIterator" and call.shard == FIRST
-        if not is_first or len(failed) >= 2:
-            return None
-        failed.append(call.operation)
-        return Fault("AccessDeniedException", status=400)
-
-    faults(fail)
+    refusal = Failing("GetShardIterator", Fault(code), times=2, shard=FIRST)
+    faults(refusal)
     scene.start(on_initialize=beginning_at(ExtendedSequenceNumber(numbers[0])))
     scene.journal.wait_for_data(b"1")
-    assert len(failed) == 2
+    assert refusal.met == 2
     assert scene.calls_of(FIRST) == ["initialize", "process_records"]
-    assert scene.journal.data(FIRST) == [b"1"]
-
-
-@ONCE
-def test_a_number_of_the_shard_that_the_service_refuses_is_an_expired_one(
-    scene: Scene, faults: Any
-) -> None:
-    """Who reads there tells the loss, if it is one; the worker does not end."""
-    numbers = [scene.put(data) for data in (b"0", b"1")]
-    refused: list[str] = []
-
-    def refuse(call: Any) -> Fault | None:
-        if call.operation != "GetShardIterator" or call.shard != FIRST or len(refused) > 1:
-            return None
-        refused.append(call.operation)
-        return Fault("InvalidArgumentException", status=400)
-
-    faults(refuse)
-    scene.start(on_initialize=beginning_at(ExtendedSequenceNumber(numbers[0])))
-    scene.journal.wait_for_data(b"1")
-    assert len(refused) == 2
     assert scene.journal.data(FIRST) == [b"1"]
 
 
@@ -262,19 +236,12 @@ def test_a_checkpoint_that_is_refused_once_repeats_nothing(
     for data in new:
         scene.put(data)
     operation = "SubscribeToShard" if retrieval == "efo" else "GetShardIterator"
-    left = [operation] * refusals
-
-    def refuse(call: Any) -> Fault | None:
-        if call.operation != operation or call.shard != FIRST or not left:
-            return None
-        left.pop()
-        return Fault("InvalidArgumentException", status=400)
-
-    faults(refuse)
+    refusing = Failing(operation, Fault("InvalidArgumentException"), times=refusals, shard=FIRST)
+    faults(refusing)
     again = Journal()
     scene.start(journal=again, on_records=checkpoint)
     again.wait_for_data(*new)
-    assert not left
+    assert refusing.met == refusals
     old = [b"0", b"1", b"2"] if refusals == 2 else []
     assert again.data(FIRST) == old + new
     assert len(told(caplog, "asked twice, does not know the checkpoint")) == refusals - 1
@@ -284,13 +251,7 @@ def test_a_checkpoint_that_is_refused_once_repeats_nothing(
 def test_a_start_in_a_shard_that_has_expired_is_taken(scene: Scene, faults: Any) -> None:
     """Who reads there tells the loss, and the shard ends. Checked again, it would be blocked."""
     numbers = [scene.put(data) for data in (b"0", b"1")]
-    faults(
-        lambda call: (
-            Fault("ResourceNotFoundException")
-            if call.operation == "GetShardIterator" and call.shard == FIRST
-            else None
-        )
-    )
+    faults(Fault("ResourceNotFoundException"), operation="GetShardIterator", shard=FIRST)
     start = ExtendedSequenceNumber(numbers[0])
     scene.start(on_initialize=beginning_at(start))
     # Nothing announces the write after `initialize`.

@@ -9,8 +9,6 @@ import signal
 import socket
 import subprocess
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ import pytest
 
 from sparkinesis.local import LocalServer
 from tests import command, pace
+from tests.answering import get
 from tests.command import COMMAND, failure
 from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
 from tests.journal import PATIENCE
@@ -204,18 +203,10 @@ def test_probes(scene: Scene, start: Callable[..., Running]) -> None:
         port = server.getsockname()[1]
     running = start("--http", f":{port}")
     running.wait_for("has started")
-
-    def read(path: str) -> tuple[int, bytes]:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE) as got:
-                return got.status, got.read()
-        except urllib.error.HTTPError as refused:
-            with refused:
-                return refused.code, refused.read()
-
-    assert read("/livez")[0] == 200
-    eventually(lambda: read("/readyz")[0] == 200)
-    assert json.loads(read("/status")[1])["application"] == scene.stream
+    url = f"http://127.0.0.1:{port}"
+    assert get(f"{url}/livez")[0] == 200
+    eventually(lambda: get(f"{url}/readyz")[0] == 200)
+    assert json.loads(get(f"{url}/status")[1])["application"] == scene.stream
     assert running.end(signal.SIGTERM) == 0
 
 

@@ -24,13 +24,14 @@ from sparkinesis.application import Application
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
-from sparkinesis.local.faults import Call, Fault
+from sparkinesis.local.faults import Fault
 from sparkinesis.monitor.lag_watch import LagWatch
 from sparkinesis.monitor.lags import Lag, LagStreams, lag_client
 from sparkinesis.stream.address import address_of
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.command import COMMAND, Command, place_of
+from tests.failing import Failing
 from tests.journal import PATIENCE, Journal
 from tests.pace import eventually
 from tests.streams import put_at
@@ -279,14 +280,12 @@ def test_lag_leaves_calls_to_the_consumers_of_a_shard(
 ) -> None:  # fmt: skip
     """One of a kind for each shard; again after half a second, where the service throttles."""
     put_at(kinesis, stream, b"x")
-
-    def throttle_twice(call: Call) -> Fault | None:
-        throttled = call.operation in {"GetRecords", "GetShardIterator"} and call.shard == FIRST
-        if throttled and call.stream == stream and call.ordinal <= 2:
-            return Fault.error("ProvisionedThroughputExceededException")
-        return None
-
-    faults(throttle_twice)
+    throttle = Fault.error("ProvisionedThroughputExceededException")
+    throttled = [
+        Failing(operation, throttle, times=2, stream=stream, shard=FIRST)
+        for operation in ("GetRecords", "GetShardIterator")
+    ]
+    faults(lambda call: throttled[0](call) or throttled[1](call))
     with LagWatch(lag_streams) as watch:
         watch.ask_for(table.leases())
         found = watch.known(None)

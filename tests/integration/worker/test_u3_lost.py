@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,34 +10,15 @@ import pytest
 from sparkinesis.application import Application
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.local import LocalServer
 from sparkinesis.monitor.lags import Lag, lag_of
 from sparkinesis.worker.lifecycle.worker import Worker
-from sparkinesis.worker.options import WorkerOptions
-from tests import pace
 from tests.command import call, objects, place_of
 from tests.integration.worker.scene import checkpoint
+from tests.integration.worker.test_expired import application_on
 from tests.journal import PATIENCE, Journal, Journaling
 from tests.streams import put, records_of
 from tests.timed_stream import HOUR, SHARDS, TimedStream
-
-START = 1_790_000_000_000
-
-
-@pytest.fixture(scope="module")
-def clock() -> ManualClock:
-    return ManualClock(START)
-
-
-@pytest.fixture(scope="module")
-def timed(clock: ManualClock) -> Iterator[LocalServer]:
-    with LocalServer(port=0, dynamodb=True, limits=False, clock=clock) as running:
-        yield running
-
-
-@pytest.fixture
-def one(timed: LocalServer, clock: ManualClock) -> TimedStream:
-    return TimedStream(timed, clock, 1)
 
 
 @pytest.fixture
@@ -46,16 +27,8 @@ def read(one: TimedStream, start: Callable[[Application], Worker]) -> Callable[[
 
     def read(data: bytes) -> Lease:
         journal = Journal()
-        app = Application(
-            one.name,
-            one.name,
-            lambda: Journaling(journal, checkpoint),
-            region="us-east-1",
-            endpoint=one.table.endpoint,
-            initial_position="trim_horizon",
-            options=WorkerOptions(failover_time=pace.seconds(1.0), idle_time=0.25),
-        )
-        worker = start(app)
+        processor = lambda: Journaling(journal, checkpoint)  # noqa: E731
+        worker = start(application_on(one, processor))
         journal.wait_for_data(data)
         assert worker.shutdown(PATIENCE)
         row = one.table.get(SHARDS[0])

@@ -24,8 +24,8 @@ from sparkinesis.worker.dead_letters.targets import (
 from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
 from tests import pace
 from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene, crash, wait_for_look
+from tests.integration.worker.test_dead_letters_command import all_of
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import records_of
 from tests.unit.stream.kpl.aggregates import sealed
 
 RETRIEVALS = ("polling", "efo")
@@ -152,14 +152,6 @@ def test_skipped_records_are_told_and_may_be_checkpointed(
     assert worker.shutdown(PATIENCE)
     assert f"Skipped record {bad}:0 of shard {FIRST}" in caplog.text
     assert scene.row().checkpoint == ExtendedSequenceNumber(bad)
-
-
-def all_of(kinesis: Any, stream: str) -> list[tuple[str, str, bytes]]:
-    return [
-        (shard, record["PartitionKey"], record["Data"])
-        for shard in (FIRST, SECOND)
-        for record in records_of(kinesis, stream, shard)
-    ]
 
 
 def test_dead_letters_to_a_stream_keep_their_keys_and_data(scene: Scene) -> None:

@@ -8,9 +8,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -22,7 +23,6 @@ from sparkinesis.status import ShardState
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import make_batch
 from sparkinesis.worker.batches.user_record import UserRecord
-from tests import pace
 from tests.integration.worker import ways_process
 from tests.integration.worker.scene import Scene
 from tests.journal import PATIENCE
@@ -179,7 +179,6 @@ def test_run_async_runs_on_the_programs_loop_and_ends_when_cancelled(
     assert threads == [threading.main_thread()]
     assert scene.row().checkpoint.sequence_number == last
     assert scene.row().owner is None
-    assert scene.row().owner is None
 
 
 def test_run_async_raises_what_ended_the_worker(scene: Scene) -> None:
@@ -325,6 +324,24 @@ def test_a_coroutine_that_is_cancelled_as_its_loop_begins_leaves_no_worker(scene
     assert batches.worker.wait(0)
 
 
+@contextmanager
+def holding(
+    scene: Scene, way: str, folder: Path
+) -> Iterator[tuple[subprocess.Popen[str], IO[str], IO[str]]]:
+    """A process that is at its record ``hold``; what it is told, and what it says."""
+    command = [sys.executable, "-m", ways_process.__name__, way, scene.server.endpoint_url]
+    with subprocess.Popen(
+        [*command, scene.stream, "worker", str(folder / "log")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "holding\n"
+        yield process, process.stdin, process.stdout
+
+
 @pytest.mark.parametrize(
     ("way", "signals", "is_processed"),
     [
@@ -339,22 +356,13 @@ def test_a_signal_in_the_midst_of_a_batch_ends_the_program_and_releases_its_leas
     scene: Scene, seen: Seen, tmp_path: Path, way: str, *, signals: list[int], is_processed: bool
 ) -> None:
     last = scene.put(ways_process.HOLD)
-    command = [sys.executable, "-m", ways_process.__name__, way, scene.server.endpoint_url]
-    with subprocess.Popen(
-        [*command, scene.stream, "worker", str(tmp_path / "log")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == "holding\n"
+    with holding(scene, way, tmp_path) as (process, given, said):
         process.send_signal(signals[0])
-        assert process.stdout.readline() == "shutting down\n"
+        assert said.readline() == "shutting down\n"
         for number in signals[1:]:
             process.send_signal(number)
         if is_processed:
-            process.stdin.close()
+            given.close()
         code = process.wait(PATIENCE)
     # Ctrl-C ends Python by the signal itself, which a shell calls 130.
     assert code == (0 if signals[0] == signal.SIGTERM else -signal.SIGINT)
@@ -431,10 +439,7 @@ def test_a_checkpoint_waits_for_the_first_record_that_is_not_finished(
     options = {"concurrency": 4, "checkpoint_records": 1}
     worker = scene.start(options, processor=handle)
     seen.wait(b"first", b"behind")
-    deadline = time.monotonic() + PATIENCE
-    while scene.row().checkpoint.is_sentinel and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert scene.row().checkpoint.sequence_number == first
+    eventually(lambda: scene.row().checkpoint.sequence_number == first)
     worker.request_shutdown()
     is_over.set()
     assert worker.shutdown()
@@ -456,12 +461,9 @@ def test_a_shutdown_checkpoints_what_has_ended_while_another_call_runs(
     worker = scene.start({"concurrency": 4, "checkpoint_records": 1}, processor=handle)
     seen.wait(b"first", b"slow")
     worker.request_shutdown()
-    deadline = time.monotonic() + PATIENCE
-    while worker.status()[0].state is ShardState.PROCESSING and time.monotonic() < deadline:
-        time.sleep(0.01)
+    eventually(lambda: worker.status()[0].state is not ShardState.PROCESSING)
     may_end[b"first"].set()
-    while scene.row().checkpoint.is_sentinel and time.monotonic() < deadline:
-        time.sleep(0.01)
+    eventually(lambda: not scene.row().checkpoint.is_sentinel)
     assert scene.row().checkpoint.sequence_number == first
     may_end[b"slow"].set()
     assert worker.shutdown()
@@ -484,12 +486,9 @@ def test_a_record_that_is_given_up_holds_up_no_other_key(scene: Scene, seen: See
         on_error=Retry(attempts=2, then=Skip()),
     )
     seen.wait(b"good")
-    deadline = time.monotonic() + PATIENCE
-    while scene.row().checkpoint.sequence_number != last and time.monotonic() < deadline:
-        time.sleep(0.01)
+    eventually(lambda: scene.row().checkpoint.sequence_number == last)
     assert worker.shutdown()
     assert len(tries) == 2
-    assert scene.row().checkpoint.sequence_number == last
 
 
 def test_a_shard_that_is_stopped_is_left_once_no_call_runs(scene: Scene, seen: Seen) -> None:
@@ -511,10 +510,10 @@ def test_a_shard_that_is_stopped_is_left_once_no_call_runs(scene: Scene, seen: S
     assert has_failed.wait(PATIENCE)
     seen.wait(b"first")
     renewed = scene.row().counter + 3
-    pace.eventually(lambda: scene.row().counter >= renewed)
+    eventually(lambda: scene.row().counter >= renewed)
     assert scene.row().owner is not None
     is_over.set()
-    pace.eventually(lambda: scene.row().owner is None)
+    eventually(lambda: scene.row().owner is None)
     assert worker.shutdown()
     assert set(seen.data) == {b"first", b"slow"}
     assert scene.row().checkpoint.sequence_number > first

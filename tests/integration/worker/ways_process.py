@@ -17,8 +17,8 @@ from pathlib import Path
 
 from sparkinesis import Application, Checkpointer, RecordBatch, RecordProcessor, UserRecord
 from sparkinesis.events import ShutdownBegan
-from sparkinesis.worker.options import WorkerOptions
 from tests import pace
+from tests.local_application import local_application
 
 FAILOVER_TIME = pace.seconds(1.5)
 WORK = 0.002
@@ -105,22 +105,17 @@ PROCESSORS: dict[str, Callable[..., object]] = {
 
 def main(way: str, endpoint: str, stream: str, worker: str) -> None:
     is_concurrent = way.endswith("concurrency")
-    application = Application(
+    application = local_application(
         stream,
-        stream,
+        endpoint,
         PROCESSORS.get(way),
-        region="us-east-1",
-        endpoint=endpoint,
-        initial_position="trim_horizon",
         worker_id=worker,
-        options=WorkerOptions(
-            failover_time=FAILOVER_TIME,
-            idle_time=0.25,
-            parent_poll_interval=0.2,
-            concurrency=32 if is_concurrent else None,
-            checkpoint_seconds=0.1 if is_concurrent else None,
-            on_event=tell,
-        ),
+        failover_time=FAILOVER_TIME,
+        idle_time=0.25,
+        parent_poll_interval=0.2,
+        concurrency=32 if is_concurrent else None,
+        checkpoint_seconds=0.1 if is_concurrent else None,
+        on_event=tell,
     )
     if way == "loop":
         loop(application)

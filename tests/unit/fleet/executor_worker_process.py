@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import sys
 
-from sparkinesis.application import Application
 from sparkinesis.fleet.channel.channel_tls import WorkerCredentials
 from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
-from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import RecordProcessor
+from tests.local_application import local_application
 
 
 class Processor(RecordProcessor):
@@ -26,15 +25,7 @@ class Processor(RecordProcessor):
 
 
 def main(port: int, endpoint: str, stream: str) -> None:
-    application = Application(
-        stream,
-        stream,
-        Processor,
-        region="us-east-1",
-        endpoint=endpoint,
-        initial_position="trim_horizon",
-        options=WorkerOptions(failover_time=2.0, idle_time=0.25),
-    )
+    application = local_application(stream, endpoint, Processor, failover_time=2.0, idle_time=0.25)
     credentials = WorkerCredentials(*(bytes.fromhex(sys.stdin.readline()) for _ in range(2)))
     spec = WorkerSpec(application, "127.0.0.1", port, credentials, 0.2, 60.0, "DEBUG")
     ExecutorWorker(spec, 1, 0, SparkTask(2, 3, 0)).run()

@@ -393,9 +393,7 @@ def test_a_standby_without_driver_ends(application: Make, driver: Driver) -> Non
     assert row.result(PATIENCE).num_rows == 1
 
 
-def test_a_worker_that_never_had_an_answer_fails_its_task(
-    application: Make,
-) -> None:
+def test_a_worker_that_never_had_an_answer_fails_its_task(application: Make) -> None:
     """The driver may not know of the worker, and would wait for ever for a task that succeeded."""
     with listening() as listener:
         port = port_of(listener)
@@ -503,10 +501,7 @@ def test_a_shutdown_that_is_heard_late_in_a_start_has_its_limit_all_the_same(
 
 
 def test_an_error_in_its_own_loop_leaves_no_worker_behind(
-    application: Make,
-    driver: Driver,
-    journal: Journal,
-    monkeypatch: pytest.MonkeyPatch,
+    application: Make, driver: Driver, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark reuses the Python process, in which the worker would keep running unnoticed."""
     worker = hosted(spec(application(), driver))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +19,7 @@ from sparkinesis.metrics.tally import DEPARTED, GatheredSeries, Series
 from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
 from sparkinesis.worker.supervision.control_messages import Ended, Report
 from sparkinesis.worker.supervision.served import gauges_of, why_not_live, why_not_ready
+from tests.answering import get
 from tests.pace import eventually
 from tests.unit.fleet.idle_spark import IdleSpark, hello, make, tell
 
@@ -109,19 +108,14 @@ def fleet(spark: Any) -> Iterator[Fleet]:
 
 
 def ask(fleet: Fleet, path: str) -> Any:
-    try:
-        with urllib.request.urlopen(f"{fleet.http_url}{path}", timeout=60) as answer:
-            return json.loads(answer.read())
-    except urllib.error.HTTPError as refused:
-        with refused:
-            assert refused.code == 503
-            return json.loads(refused.read())
+    status, body = get(f"{fleet.http_url}{path}")
+    assert status in {200, 503}
+    return json.loads(body)
 
 
 def scraped(fleet: Fleet, name: str) -> dict[str, float]:
     """The values of a metric by worker; "" for that of the fleet itself."""
-    with urllib.request.urlopen(f"{fleet.http_url}/metrics", timeout=60) as answer:
-        families = text_string_to_metric_families(answer.read().decode())
+    families = text_string_to_metric_families(get(f"{fleet.http_url}/metrics")[1])
     return {
         sample.labels.get("worker", ""): sample.value
         for family in families
@@ -146,9 +140,7 @@ def test_the_driver_tells_the_health_of_all_workers(fleet: Fleet) -> None:
     assert (told["worker_id"], told["not_live"]) == ("w", ["the loop has died"])
 
 
-def test_the_driver_tells_the_metrics_of_all_workers_also_of_those_that_ended(
-    fleet: Fleet,
-) -> None:
+def test_the_driver_tells_the_metrics_of_all_workers_also_of_those_that_ended(fleet: Fleet) -> None:
     tell(fleet, hello(), Report((), 3, True, series=(COUNT, GAUGE)), Report((), 5, True))
     eventually(lambda: scraped(fleet, PROCESSED) == {"w": 3.0})
     last = Report((), 9, True, series=(Series("records.processed", ("s",), 9.0),))
