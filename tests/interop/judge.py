@@ -90,9 +90,7 @@ class UnequalReplayError(Exception):
     """Two tries of one batch had different rows."""
 
 
-def deliveries_of_batches(
-    tries: Iterable[tuple[int, str, Sequence[Record]]],
-) -> list[Delivery]:
+def deliveries_of_batches(tries: Iterable[tuple[int, str, Sequence[Record]]]) -> list[Delivery]:
     """A query's batches as its sink keeps them: one try of each number, in the order of numbers.
 
     ``tries``: number, reader, rows. Raises `UnequalReplayError`.
