@@ -13,6 +13,7 @@ from sparkinesis.source.planning.source_planner import SourcePlanner
 from sparkinesis.source.planning.stream_planner import StreamPlanner
 from sparkinesis.source.planning.stream_tools import StreamTools
 from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.page import Record
 from sparkinesis.stream.position import Position
 from sparkinesis.stream.shard import Lineage
 from sparkinesis.stream.timing import MACHINE, Timing
@@ -54,11 +55,7 @@ def planner_options(stream: str, **options: str) -> StreamReadOptions:
 
 
 def stream_planner(
-    client: StreamClient,
-    *,
-    is_batch_read: bool = False,
-    timing: Timing = MACHINE,
-    **options: str,
+    client: StreamClient, *, is_batch_read: bool = False, timing: Timing = MACHINE, **options: str
 ) -> StreamPlanner:
     given = planner_options(client.address.name, **options)
     return StreamPlanner(StreamTools(client, given, is_batch_read=is_batch_read, timing=timing))
@@ -96,3 +93,11 @@ def probed(
 def next_end(planner: StreamPlanner, start: Positions) -> Positions:
     """The end of the next batch of a single stream; ``start`` itself if there is none."""
     return plan_batch({"": planner}, {"": start}).end[""]
+
+
+def records(*sizes: int) -> list[Record]:
+    """Records that hold so many zeros."""
+    return [
+        Record(data=bytes(size), sequence_number=f"{number}", approximate_arrival_timestamp=1.0)
+        for number, size in enumerate(sizes)
+    ]

@@ -45,10 +45,7 @@ class Scene:
     _start: Callable[[Application], Worker]
 
     def start(
-        self,
-        on_records: Any = None,
-        options: dict[str, Any] | None = None,
-        worker_id: str = "w-1",
+        self, on_records: Any = None, options: dict[str, Any] | None = None, worker_id: str = "w-1"
     ) -> Worker:
         """Start a worker."""
         return self._start(

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from sparkinesis.public import __version__
-from tests import documents
 from tests.release import changelog
 from tests.release.checks import contents, description, types
 from tests.release.checks.building import difference_problems
@@ -250,13 +249,3 @@ def test_only_what_is_not_declared_is_a_problem() -> None:
         "sparkinesis.a.A.b: Type is missing type annotation and could be inferred differently"
     ]
     assert types.problems([symbol("Return type is partially unknown")]) == []
-
-
-@pytest.mark.parametrize("page", ["CHANGELOG.md", "SECURITY.md"])
-def test_links_of_the_pages_beside_the_readme_lead_somewhere(page: str) -> None:
-    broken = [
-        link
-        for link in documents.links(ROOT / page)
-        if not link.startswith("https:") and not (ROOT / link.partition("#")[0]).exists()
-    ]
-    assert broken == []

@@ -119,12 +119,7 @@ class Producer:
         return marks
 
     def _put(
-        self,
-        key: str,
-        packed: int,
-        explicit_hash_key: str | None = None,
-        *,
-        has_key: bool = True,
+        self, key: str, packed: int, explicit_hash_key: str | None = None, *, has_key: bool = True
     ) -> list[str]:
         if explicit_hash_key is not None or not has_key:
             self.unordered.add(key)

@@ -133,7 +133,5 @@ def test_a_planted_call_of_the_machine_is_found_in_any_task() -> None:
         *(pytest.param(Queues(rough_queue(n)).run, id=f"queues {n}") for n in (0, 2, 3)),
     ],
 )
-def test_no_simulated_code_asks_the_machine_for_time_or_chance(
-    run: Callable[[], object],
-) -> None:
+def test_no_simulated_code_asks_the_machine_for_time_or_chance(run: Callable[[], object]) -> None:
     assert calls_of_the_machine(run) == set()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clocks import MovedClock
 from tests.simulation.ranges.subject import RANGES
 from tests.simulation.rounds import HISTORIES, Round, play_round
 from tests.simulation.subjects import SUBJECTS
@@ -19,15 +20,8 @@ FAST, SLOW = "fast", "slow"
 REPOSITORY = Path(__file__).parents[2]
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_a_subject_of_long_histories_gets_no_more_time() -> None:
-    clock = Clock()
+    clock = MovedClock(0.0)
     turns = Turns([SLOW, FAST], 1, jobs=1, seconds=200.0, clock=clock)
     spent: Counter[str] = Counter()
     while (drawn := turns.take()) is not None:

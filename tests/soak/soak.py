@@ -55,11 +55,7 @@ class Soak:
     """The soak's processes; one thread starts, disturbs, watches and ends them."""
 
     def __init__(
-        self,
-        plan: Plan,
-        folder: Path,
-        note: Callable[[str], None],
-        tell: Callable[[Soak], None],
+        self, plan: Plan, folder: Path, note: Callable[[str], None], tell: Callable[[Soak], None]
     ) -> None:
         """note: receives each event as text. tell: called every minute to report progress."""
         self.plan = plan

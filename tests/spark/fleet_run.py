@@ -96,13 +96,7 @@ def start_fleet(
 
 @contextmanager
 def start_connect_fleet(
-    endpoint: str,
-    stream: str,
-    folder: Path,
-    *,
-    workers: int,
-    failover_time: float,
-    remote: str,
+    endpoint: str, stream: str, folder: Path, *, workers: int, failover_time: float, remote: str
 ) -> Iterator[FleetRun]:
     """Run a driver that is a client of a Spark Connect server. remote: the server's URL."""
     log = _prepare(folder)

@@ -29,10 +29,7 @@ def query_process(
 
 @contextmanager
 def group_process(
-    command: list[str],
-    log: Path,
-    environment: dict[str, str] | None = None,
-    folder: Path = ROOT,
+    command: list[str], log: Path, environment: dict[str, str] | None = None, folder: Path = ROOT
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A command in a process group of its own, which is killed in the end; its output in a log."""
     with log.open("ab") as output:

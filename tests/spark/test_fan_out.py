@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("deregisters", [False, True])
 def test_the_consumer_is_deregistered_when_the_query_stops_if_asked_for(
-    spark: SparkSession,
-    server: LocalServer,
-    stream_name: str,
-    checkpoint: str,
-    deregisters: bool,
+    spark: SparkSession, server: LocalServer, stream_name: str, checkpoint: str, deregisters: bool
 ) -> None:
     kinesis = server.client("kinesis")
     kinesis.create_stream(StreamName=stream_name, ShardCount=1)

@@ -92,7 +92,7 @@ def test_every_block_names_its_language(block: Block) -> None:
         assert commands(block), "a console block shows a command and its output"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=shown)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md", ROOT / "SECURITY.md"], ids=shown)
 def test_links_lead_somewhere(page: Path) -> None:
     broken = []
     for link in links(page):

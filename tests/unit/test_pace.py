@@ -6,9 +6,7 @@ from tests import pace
 from tests.pace import Deadline
 
 
-def test_a_deadline_is_put_off_while_the_machine_is_slower(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_deadline_is_put_off_while_the_machine_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "AT_START", 2.0)
     monkeypatch.setattr(pace, "slowness", lambda: 5.0)
     now = 100.0

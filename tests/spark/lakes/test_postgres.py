@@ -79,11 +79,7 @@ def test_each_row_once(
 
 
 def test_a_new_column_needs_a_new_column_of_the_table(
-    postgres: Postgres,
-    database: Any,
-    flights: Flights,
-    environment: dict[str, str],
-    tmp_path: Path,
+    postgres: Postgres, database: Any, flights: Flights, environment: dict[str, str], tmp_path: Path
 ) -> None:
     """The program fails until the table has the column; the batch is then written whole."""
     text = printed("Postgres")

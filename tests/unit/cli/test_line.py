@@ -57,9 +57,7 @@ PAGES = [[], ["queues"], *WORDS]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=" ".join)
-def test_help_has_at_most_79_columns_and_no_types_of_python(
-    page: list[str],
-) -> None:
+def test_help_has_at_most_79_columns_and_no_types_of_python(page: list[str]) -> None:
     shown = call(*page, "--help")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert max(map(len, shown.stdout.splitlines())) < 80

@@ -2,17 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-
-class Clock:
-    """A clock that a test moves; at the start of a minute."""
-
-    def __init__(self) -> None:
-        self.now = 60_000.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.clocks import MovedClock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> MovedClock:
+    """At the start of a minute."""
+    return MovedClock(60_000.0)

@@ -10,16 +10,10 @@ import pytest
 
 from sparkinesis.metrics.catalogue import CATALOGUE
 from sparkinesis.metrics.metric import Kind, Metric, Unit
-from sparkinesis.metrics.otel.instruments import names_of
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        lambda metric: metric.name,
-        lambda metric: metric.prometheus_name,
-        lambda metric: names_of(metric)[0].name,
-    ],
+    "name", [lambda metric: metric.name, lambda metric: metric.prometheus_name]
 )
 def test_no_two_metrics_have_the_same_name(name: Callable[[Metric], str]) -> None:
     names = Counter(map(name, CATALOGUE))

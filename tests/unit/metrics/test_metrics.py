@@ -34,9 +34,7 @@ class Closing(Tally):
         self.closed.append(threading.current_thread().name)
 
 
-def test_a_broken_system_harms_nothing_and_is_logged_once(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_broken_system_harms_nothing_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     tally = Tally()
     both = AllMetrics([Raising(), tally])
     for _ in range(3):

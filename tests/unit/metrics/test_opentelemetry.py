@@ -165,9 +165,7 @@ class Stuck(MeterProvider):
         return True
 
 
-def test_a_provider_that_is_stuck_does_not_hold_up_the_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_provider_that_is_stuck_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opentelemetry, "FLUSH_SECONDS", 0.01)
     provider = Stuck()
     metrics = OpenTelemetryMetrics(provider).open(Measured.worker("app", "w"))

@@ -89,6 +89,21 @@ class Held:
         self.lease = replace(self.lease, pending=None)
 
 
+class Told(EventPublisher):
+    """Keeps the events that it is told, and their causes."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.causes: list[BaseException | None] = []
+
+    def __call__(self, event: Any, cause: BaseException | None = None) -> None:
+        self.events.append(event)
+        self.causes.append(cause)
+
+    def of(self, *kinds: type) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kinds)]
+
+
 @dataclass
 class Setting:
     """As much of `ConsumerSettings` as delivering needs."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkinesis.lease.assignment.load_report import CpuMeter, read_cpu
+from tests.clocks import MovedClock
 
 CGROUP = "sys/fs/cgroup"
 STAT = """\
@@ -18,17 +19,9 @@ cpu0 91989 21499 13810 57445 2047 0 420 455 0 0
 """
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> MovedClock:
+    return MovedClock()
 
 
 def put(root: Path, files: dict[str, str]) -> None:
@@ -43,7 +36,7 @@ def version_2(usec: int) -> str:
 
 
 def measured(
-    root: Path, clock: Clock, change: Callable[[], object], seconds: float = 10.0
+    root: Path, clock: MovedClock, change: Callable[[], object], seconds: float = 10.0
 ) -> float | None:
     """The utilization over some seconds in which the files change."""
     meter = CpuMeter(root, clock)
@@ -74,7 +67,7 @@ def measured(
     ],
 )
 def test_a_container_of_version_2(
-    tmp_path: Path, clock: Clock, most: str | None, cpuset: str, percent: float
+    tmp_path: Path, clock: MovedClock, most: str | None, cpuset: str, percent: float
 ) -> None:
     """5 seconds of CPU in 10 seconds."""
     files = {"cpu.stat": version_2(7_000_000), "cpuset.cpus.effective": cpuset}
@@ -88,7 +81,7 @@ def test_a_container_of_version_2(
 @pytest.mark.parametrize("folder", ["cpu", "cpuacct", "cpu,cpuacct"])
 @pytest.mark.parametrize(("quota", "percent"), [("-1", 25.0), ("150000", 100 / 3)])
 def test_a_container_of_version_1(
-    tmp_path: Path, clock: Clock, folder: str, quota: str, percent: float
+    tmp_path: Path, clock: MovedClock, folder: str, quota: str, percent: float
 ) -> None:
     limits = "cpu" if folder == "cpuacct" else folder
     put(
@@ -105,7 +98,7 @@ def test_a_container_of_version_1(
     assert measured(tmp_path, clock, lambda: put(tmp_path, later)) == pytest.approx(percent)
 
 
-def test_a_machine_without_containers(tmp_path: Path, clock: Clock) -> None:
+def test_a_machine_without_containers(tmp_path: Path, clock: MovedClock) -> None:
     """Of 1,000 new ticks, 700 are idle and 50 are of idle CPUs that wait for a disk."""
     put(tmp_path, {"proc/stat": STAT})
     later = "cpu  194918 55987 31572 86771 5275 0 1036 957 0 0\n"
@@ -113,7 +106,7 @@ def test_a_machine_without_containers(tmp_path: Path, clock: Clock) -> None:
     assert found == pytest.approx(25.0)
 
 
-def test_each_measurement_begins_at_the_last_one(tmp_path: Path, clock: Clock) -> None:
+def test_each_measurement_begins_at_the_last_one(tmp_path: Path, clock: MovedClock) -> None:
     put(
         tmp_path,
         {f"{CGROUP}/cpu.stat": version_2(0), f"{CGROUP}/cpuset.cpus.effective": "0"},
@@ -126,7 +119,7 @@ def test_each_measurement_begins_at_the_last_one(tmp_path: Path, clock: Clock) -
     assert found == [pytest.approx(50), pytest.approx(10), 0]
 
 
-def test_a_quota_that_changes_counts_at_once(tmp_path: Path, clock: Clock) -> None:
+def test_a_quota_that_changes_counts_at_once(tmp_path: Path, clock: MovedClock) -> None:
     put(
         tmp_path,
         {
@@ -156,7 +149,7 @@ def test_a_quota_that_changes_counts_at_once(tmp_path: Path, clock: Clock) -> No
     ids=str,
 )
 def test_what_cannot_be_read_is_not_measured(
-    tmp_path: Path, clock: Clock, files: dict[str, str]
+    tmp_path: Path, clock: MovedClock, files: dict[str, str]
 ) -> None:
     put(tmp_path, files)
     meter = CpuMeter(tmp_path, clock)
@@ -165,7 +158,7 @@ def test_what_cannot_be_read_is_not_measured(
     assert meter.measure() is None
 
 
-def test_a_broken_container_leaves_the_machine(tmp_path: Path, clock: Clock) -> None:
+def test_a_broken_container_leaves_the_machine(tmp_path: Path, clock: MovedClock) -> None:
     put(tmp_path, {f"{CGROUP}/cpu.stat": "nothing", "proc/stat": STAT})
     reading = read_cpu(tmp_path, clock)
     assert reading is not None
@@ -173,7 +166,7 @@ def test_a_broken_container_leaves_the_machine(tmp_path: Path, clock: Clock) -> 
 
 
 def test_nothing_is_told_by_two_sources_or_a_counter_that_went_back(
-    tmp_path: Path, clock: Clock
+    tmp_path: Path, clock: MovedClock
 ) -> None:
     put(
         tmp_path,

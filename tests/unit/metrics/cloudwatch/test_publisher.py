@@ -26,8 +26,8 @@ from sparkinesis.metrics.cloudwatch.publisher import (
 )
 from sparkinesis.metrics.metric import Level
 from sparkinesis.metrics.metrics import Sample
+from tests.clocks import MovedClock
 from tests.journal import PATIENCE
-from tests.unit.metrics.conftest import Clock
 
 SUMMARY = PublishedMetrics(Level.SUMMARY, "w-1")
 PUBLISHED = Sent(Fate.PUBLISHED)
@@ -64,7 +64,7 @@ def target() -> Recorder:
 
 
 def publisher(
-    target: Recorder, clock: Clock, selection: PublishedMetrics = SUMMARY, **given: Any
+    target: Recorder, clock: MovedClock, selection: PublishedMetrics = SUMMARY, **given: Any
 ) -> Publisher:
     """A publisher that flushes when it is told."""
     options = {"flush_every": 3600, "close_within": PATIENCE, "most": 100, **given}
@@ -85,7 +85,7 @@ def test_a_statistic_set_is_that_of_all_values(values: list[float], cut: int) ->
     assert math.isclose(one.sum, math.fsum(values), abs_tol=1e-6)
 
 
-def test_measurements_of_a_flush_are_one_set(target: Recorder, clock: Clock) -> None:
+def test_measurements_of_a_flush_are_one_set(target: Recorder, clock: MovedClock) -> None:
     made = publisher(target, clock)
     for shard in range(5):
         made.add(RECORDS_PROCESSED, ("s", f"shard-{shard}"), 10 + shard)
@@ -100,7 +100,7 @@ def test_measurements_of_a_flush_are_one_set(target: Recorder, clock: Clock) -> 
     assert target.calls == 1, "nothing new was measured"
 
 
-def test_gauges_are_read_at_each_flush_until_they_stop(target: Recorder, clock: Clock) -> None:
+def test_gauges_are_read_at_each_flush_until_they_stop(target: Recorder, clock: MovedClock) -> None:
     made = publisher(target, clock)
     lags = {"a": 1.0, "b": 4.0}
     stop = made.watch(lambda: [Sample(LAG, ("s", shard), lag) for shard, lag in lags.items()])
@@ -118,7 +118,7 @@ def test_gauges_are_read_at_each_flush_until_they_stop(target: Recorder, clock: 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_value_that_cloudwatch_refuses_is_left_out(
-    target: Recorder, clock: Clock, value: float
+    target: Recorder, clock: MovedClock, value: float
 ) -> None:
     made = publisher(target, clock)
     made.observe(RENEWAL_DURATION, ("ok",), value)
@@ -129,7 +129,7 @@ def test_a_value_that_cloudwatch_refuses_is_left_out(
 
 
 def test_what_is_throttled_is_sent_later_with_its_minute(
-    target: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
+    target: Recorder, clock: MovedClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = publisher(target, clock)
     target.answer = lambda points: Sent(Fate.KEPT, "Rate exceeded", "Throttling")
@@ -148,7 +148,7 @@ def test_what_is_throttled_is_sent_later_with_its_minute(
     assert record.message.startswith("recorder does not take metrics: Rate exceeded. They are kept")
 
 
-def test_what_may_have_arrived_is_not_sent_again(target: Recorder, clock: Clock) -> None:
+def test_what_may_have_arrived_is_not_sent_again(target: Recorder, clock: MovedClock) -> None:
     made = publisher(target, clock)
     target.answer = lambda points: Sent(Fate.LOST, "Read timed out", "ReadTimeoutError")
     made.add(RECORDS_PROCESSED, ("s", "a"), 5)
@@ -160,7 +160,7 @@ def test_what_may_have_arrived_is_not_sent_again(target: Recorder, clock: Clock)
     assert (made.held, made.dropped) == (0, 1)
 
 
-def test_a_flush_makes_one_call_that_fails(target: Recorder, clock: Clock) -> None:
+def test_a_flush_makes_one_call_that_fails(target: Recorder, clock: MovedClock) -> None:
     """Each may take seconds, and the rest would fail, too."""
     for fate in (Fate.KEPT, Fate.LOST):
         target.calls = 0
@@ -176,7 +176,7 @@ def test_a_flush_makes_one_call_that_fails(target: Recorder, clock: Clock) -> No
 
 
 def test_data_that_is_refused_for_good_does_not_block_the_rest(
-    target: Recorder, clock: Clock
+    target: Recorder, clock: MovedClock
 ) -> None:
     made = publisher(target, clock, PublishedMetrics(Level.SUMMARY, "w", by_shard=True), most=5000)
     target.answer = lambda points: (
@@ -192,7 +192,7 @@ def test_data_that_is_refused_for_good_does_not_block_the_rest(
 
 
 def test_an_outage_of_hours_holds_no_more_than_it_may(
-    target: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
+    target: Recorder, clock: MovedClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = publisher(target, clock, PublishedMetrics(Level.SUMMARY, "w", by_shard=True), most=50)
     target.answer = lambda points: Sent(Fate.KEPT, "x", "y")
@@ -214,7 +214,7 @@ def test_an_outage_of_hours_holds_no_more_than_it_may(
 
 
 def test_measurements_between_two_flushes_are_bounded(
-    target: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
+    target: Recorder, clock: MovedClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = publisher(target, clock, PublishedMetrics(Level.SUMMARY, "w", by_shard=True), most=10)
     for shard in range(1000):
@@ -264,7 +264,7 @@ def test_many_threads_lose_no_measurement() -> None:
 
 
 def test_closing_does_not_wait_for_a_target_that_hangs(
-    target: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
+    target: Recorder, clock: MovedClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     hangs, goes_on = threading.Event(), threading.Event()
 
@@ -286,7 +286,7 @@ def test_closing_does_not_wait_for_a_target_that_hangs(
 
 
 def test_an_error_of_ours_does_not_end_the_thread(
-    target: Recorder, clock: Clock, caplog: pytest.LogCaptureFixture
+    target: Recorder, clock: MovedClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     failed = threading.Event()
 

@@ -16,10 +16,10 @@ from sparkinesis.metrics.health.signs import (
     helping,
     waiting,
 )
-from tests.unit.metrics.conftest import Clock
+from tests.clocks import MovedClock
 
 
-def due_after(clock: Clock, run: Callable[[], object]) -> float:
+def due_after(clock: MovedClock, run: Callable[[], object]) -> float:
     """The seconds until a loop that has run this is due to give a sign."""
     sign = SignOfLife(clock)
     sign.during(run)
@@ -49,18 +49,18 @@ def detached() -> None:
     ],
 )
 def test_a_loop_may_be_silent_for_as_long_as_it_announces_and_a_margin(
-    clock: Clock, run: Callable[[], object], due: float
+    clock: MovedClock, run: Callable[[], object], due: float
 ) -> None:
     assert due_after(clock, run) == due
 
 
-def test_a_call_of_dynamodb_that_hangs_is_seen_within_fifteen_seconds(clock: Clock) -> None:
+def test_a_call_of_dynamodb_that_hangs_is_seen_within_fifteen_seconds(clock: MovedClock) -> None:
     """Its timeout is 5 s; a look is made every half second."""
     seen = due_after(clock, lambda: expect(_READ_TIMEOUT)) + CONFIRMED + 1.0
     assert seen < 15.0
 
 
-def test_a_wait_is_announced_and_its_end_is_a_sign(clock: Clock) -> None:
+def test_a_wait_is_announced_and_its_end_is_a_sign(clock: MovedClock) -> None:
     sign = SignOfLife(clock)
     seen: list[float] = []
 
@@ -74,7 +74,7 @@ def test_a_wait_is_announced_and_its_end_is_a_sign(clock: Clock) -> None:
     assert sign.due == clock.now + PATIENCE
 
 
-def test_a_loop_is_due_when_the_first_of_its_helpers_is(clock: Clock) -> None:
+def test_a_loop_is_due_when_the_first_of_its_helpers_is(clock: MovedClock) -> None:
     sign = SignOfLife(clock)
     dues: list[float] = []
     held, go_on = threading.Event(), threading.Event()
@@ -101,7 +101,7 @@ def test_a_loop_is_due_when_the_first_of_its_helpers_is(clock: Clock) -> None:
     assert sign.due == clock.now + PATIENCE
 
 
-def test_a_queue_goes_on_while_its_work_is_taken(clock: Clock) -> None:
+def test_a_queue_goes_on_while_its_work_is_taken(clock: MovedClock) -> None:
     progress, begin = QueueSign(clock), clock.now
     assert progress.due(0) == begin + PATIENCE
     clock.now += 8
@@ -133,7 +133,7 @@ def test_a_part_that_died_or_is_fine_again_needs_no_further_look() -> None:
     assert problems([Part("the loop", due=200.0)], {"the loop": 60.0}, 100.0) == ()
 
 
-def test_the_time_in_which_a_process_was_stopped_does_not_count(clock: Clock) -> None:
+def test_the_time_in_which_a_process_was_stopped_does_not_count(clock: MovedClock) -> None:
     part = Part("the loop", due=clock.now + 5)
     live = Liveness(lambda: [part], clock)
     clock.now += 600  # stopped
@@ -149,7 +149,7 @@ def test_the_time_in_which_a_process_was_stopped_does_not_count(clock: Clock) ->
     assert "the loop stands still" in text
 
 
-def test_one_late_look_confirms_nothing(clock: Clock) -> None:
+def test_one_late_look_confirms_nothing(clock: MovedClock) -> None:
     part = Part("the loop", due=clock.now + 5)
     live = Liveness(lambda: [part], clock)
     for stopped in (600.0, 600.0):

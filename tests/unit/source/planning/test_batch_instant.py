@@ -185,9 +185,6 @@ def test_where_nothing_has_arrived_by_the_bound_only_drift_reads_what_follows() 
     assert (choice.instant, choice.ends, choice.counts) == (5, {"a": 9}, {})
 
 
-FEW = hand((10, 0.5), (50, 1.5), until=5)
-
-
 @pytest.mark.parametrize(
     ("weight", "until", "at", "bound", "stays"),
     [

@@ -14,7 +14,7 @@ from sparkinesis.source.planning.stream_planner import (
     ProbePeriod,
     carried_records,
 )
-from sparkinesis.stream.page import Record
+from tests.planners import records
 
 
 def test_records_make_probes_more_frequent_for_a_while() -> None:
@@ -52,13 +52,6 @@ def test_the_users_choice_stands() -> None:
 
 def test_two_queries_may_probe_a_shard_that_accepts_five_calls_a_second() -> None:
     assert 2 / BUSY <= 5
-
-
-def records(*sizes: int) -> list[Record]:
-    return [
-        Record(data=bytes(size), sequence_number=f"{number}", approximate_arrival_timestamp=1.0)
-        for number, size in enumerate(sizes)
-    ]
 
 
 def test_all_records_of_a_shard_are_handed_over_or_none() -> None:

@@ -5,25 +5,14 @@ from __future__ import annotations
 import pytest
 
 from sparkinesis.errors import LeaseLostError
-from sparkinesis.events import BatchAction, BatchFailed, DataLost, Event, Span
-from sparkinesis.worker.reporting.event_log import EventPublisher, WorkerEvents
+from sparkinesis.events import BatchAction, BatchFailed, DataLost, Span
+from sparkinesis.worker.reporting.event_log import WorkerEvents
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.reporting.shard_reporter import ShardPlace, ShardReporter
+from tests.unit.worker.delivering import Told
 
 TEN = Span(10, "1:0", "9:0")
-
-
-class Told(EventPublisher):
-    """Keeps the events that it is told."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.causes: list[BaseException | None] = []
-
-    def __call__(self, event: Event, cause: BaseException | None = None) -> None:
-        self.events.append(event)
-        self.causes.append(cause)
 
 
 def at(shard: str) -> ShardPlace:

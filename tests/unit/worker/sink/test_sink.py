@@ -28,6 +28,7 @@ from sparkinesis.worker.on_error import Skip
 from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
 from sparkinesis.worker.sink.sink import ParquetSink, ShardSinks
 from sparkinesis.worker.sink.storage import open_storage
+from tests.clocks import MovedClock
 from tests.flaky import flaky
 from tests.lake import note_syncs, visible_files, visible_rows
 from tests.unit.worker.delivering import SHARD, Held, Shard
@@ -35,13 +36,6 @@ from tests.unit.worker.delivering import SHARD, Held, Shard
 N = pa.schema([("n", pa.int64())])
 KEYED = pa.schema([("key", pa.int8()), ("n", pa.int64())])
 ALL = ExtendedSequenceNumber("9")
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def shard(
@@ -251,7 +245,7 @@ def test_files_are_compressed_as_asked_for(tmp_path: Path, given: str | None, st
 
 
 def test_a_sink_is_due_by_the_age_of_its_oldest_row(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = MovedClock()
     sinks = ShardSinks(clock)
     sink = shard(sinks).sink(tmp_path, N, max_age=50.0)
     due = []
@@ -587,7 +581,7 @@ def test_nothing_is_stored_under_a_lost_lease(case: Case) -> None:
 
 
 def test_commits_are_measured_and_what_is_not_stored_does_not_count(tmp_path: Path) -> None:
-    tally, clock = Tally(), Clock()
+    tally, clock = Tally(), MovedClock()
     sinks = ShardSinks(clock, metrics=tally, stream="flights")
     filesystem, faults = flaky()
     sink = shard(sinks).sink(str(tmp_path), N, max_bytes=1000, filesystem=filesystem)

@@ -139,9 +139,7 @@ def worker_that_spark_has_lost() -> Play:
 
 
 @pytest.mark.parametrize("fact", [ends(), breaks(), lambda roster, now: roster.abandoned()])
-def test_a_shutdown_waits_for_a_worker_that_spark_has_lost(
-    fact: Fact,
-) -> None:
+def test_a_shutdown_waits_for_a_worker_that_spark_has_lost(fact: Fact) -> None:
     play = worker_that_spark_has_lost()
     play.then(fact)
     assert play.fleet() is FleetState.ENDED

@@ -8,13 +8,7 @@ from sparkinesis.source.planning.probing.records_in_hand import (
     RecordsInHand,
 )
 from sparkinesis.stream.page import Record
-
-
-def records(*sizes: int) -> list[Record]:
-    return [
-        Record(data=bytes(size), sequence_number=f"{number}", approximate_arrival_timestamp=1.0)
-        for number, size in enumerate(sizes)
-    ]
+from tests.planners import records
 
 
 def kept(hand: RecordsInHand) -> list[Record] | None:

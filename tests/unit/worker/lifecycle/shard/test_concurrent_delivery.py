@@ -34,8 +34,7 @@ from sparkinesis.worker.lifecycle.shard.processing import IDLE, Next, Processing
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.reporting.event_log import EventPublisher
-from tests.unit.worker.delivering import SHARD, Held, Setting
+from tests.unit.worker.delivering import SHARD, Held, Setting, Told
 
 Done = Callable[[BaseException | None], None]
 
@@ -47,17 +46,6 @@ def batch_of(**keys: str | None) -> RecordBatch:
         for number, key in keys.items()
     ]
     return make_batch(records, stream="s", shard_id=SHARD, millis_behind_latest=0)[0]
-
-
-class Told(EventPublisher):
-    def __init__(self) -> None:
-        self.events: list[Any] = []
-
-    def __call__(self, event: Any, cause: BaseException | None = None) -> None:
-        self.events.append(event)
-
-    def of(self, kind: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kind)]
 
 
 class Beside:

@@ -46,10 +46,9 @@ from sparkinesis.worker.lifecycle.shard.processing import IDLE, Next
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
 from sparkinesis.worker.processors.processor import ProcessorShard
-from sparkinesis.worker.reporting.event_log import EventPublisher
 from sparkinesis.worker.reporting.shard_reporter import ShardReporter
 from sparkinesis.worker.sink.sink import ShardSinks
-from tests.unit.worker.delivering import SHARD, Held, Shard, at, batch_of
+from tests.unit.worker.delivering import SHARD, Held, Shard, Told, at, batch_of
 
 
 def test_a_retry_waits_its_time_and_no_less() -> None:
@@ -751,19 +750,6 @@ def test_a_batch_that_is_done_takes_no_memory(bad: list[str], failures: int) -> 
 
 
 # --- what is told of a shard
-
-
-class Told(EventPublisher):
-    """The events of a shard."""
-
-    def __init__(self) -> None:
-        self.events: list[Any] = []
-
-    def __call__(self, event: Any, cause: BaseException | None = None) -> None:
-        self.events.append(event)
-
-    def of(self, *kinds: type) -> list[Any]:
-        return [event for event in self.events if isinstance(event, kinds)]
 
 
 def test_the_front_is_what_the_processor_has_since_the_first_call_for_it() -> None:

@@ -20,8 +20,7 @@ from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.lifecycle.shard.processor_lifecycle import ProcessorHost, ProcessorLifecycle
 from sparkinesis.worker.on_error import Retry
 from sparkinesis.worker.processors.processor import RecordProcessor
-from sparkinesis.worker.reporting.event_log import EventPublisher
-from tests.unit.worker.delivering import SHARD, Shard, at
+from tests.unit.worker.delivering import SHARD, Shard, Told, at
 
 Then = Callable[[Any], object]
 
@@ -44,14 +43,6 @@ class Ending(RecordProcessor):
     def shutdown_requested(self, checkpointer: Checkpointer) -> None:
         self.called.append("shutdown_requested")
         self.then(checkpointer)
-
-
-class Told(EventPublisher):
-    def __init__(self) -> None:
-        self.events: list[Any] = []
-
-    def __call__(self, event: Any, cause: BaseException | None = None) -> None:
-        self.events.append(event)
 
 
 class End:
