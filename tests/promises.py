@@ -140,7 +140,6 @@ U3:
     unit/worker/lifecycle/shard/test_lag.py
     unit/worker/lifecycle/shard/test_shard_view.py
     integration/worker/test_u3_lag.py
-    integration/worker/test_u3_lost.py
     unit/monitor/doctor/test_application_checks.py
 threads: unit/worker/retrieval/test_step_pool.py
 memory:
