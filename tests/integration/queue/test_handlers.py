@@ -14,7 +14,7 @@ from sparkinesis.queue.finding import NewQueue
 from sparkinesis.queue.record import QueueRecord
 from sparkinesis.sinks import FailedRecords
 from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
-from tests.integration.queue.scene import VISIBILITY, Handled, QueueScene
+from tests.integration.queue.scene import REGION, VISIBILITY, Handled, QueueScene
 from tests.integration.queue.test_pits import aggregate
 from tests.pace import eventually
 
@@ -33,6 +33,25 @@ def test_what_is_handled_is_acknowledged(scene: QueueScene, handled: Handled) ->
     assert worker.records_total() == 2
     scene.pass_time(VISIBILITY + 1)
     assert not scene.receive()
+
+
+def test_full_answers_have_further_receives_run_and_an_idle_queue_has_one(
+    scene: QueueScene, handled: Handled
+) -> None:
+    receives: set[int] = set()
+    handled.does = lambda _: receives.add(len(scene.workers[0]._receiving._threads))
+    scene.server.kinesis.limits = None
+    scene.put(*[b"%d" % number for number in range(400)])
+    scene.start(handled, concurrency=100)
+    handled.wait(400)
+    assert max(receives) > 1
+    (queue,) = scene.server.kinesis._regions[REGION].queues.values()
+
+    def is_single() -> bool:
+        scene.pass_time(1)
+        return len(queue.polls) == 1 and len(scene.workers[0]._receiving._threads) == 1
+
+    eventually(is_single)
 
 
 def test_a_record_says_where_it_comes_from(scene: QueueScene, handled: Handled) -> None:
