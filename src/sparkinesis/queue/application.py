@@ -19,7 +19,7 @@ from sparkinesis.queue.address import QueueAddress, check_queue_name, queue_addr
 from sparkinesis.queue.client import QueueClient, QueueDescription
 from sparkinesis.queue.finding import NewQueue, Queues
 from sparkinesis.queue.handling import HandlerSettings
-from sparkinesis.queue.hold_rules import MOST_RECEIVED, QUEUE_RETRY
+from sparkinesis.queue.hold_rules import MOST_RECEIVED, QUEUE_RETRY, poll_seconds
 from sparkinesis.queue.options import DEFAULT_QUEUE_OPTIONS, QueueOptions
 from sparkinesis.queue.worker import QueueWorker
 from sparkinesis.stream.address import (
@@ -245,12 +245,13 @@ class QueueApplication:
                 "which no record can be handled. Give QueueOptions(visibility_timeout=30), or "
                 "change the queue's."
             )
-        if not options.extend and options.time_limit > visibility:
+        wait = poll_seconds(options.wait_time, visibility)
+        if not options.extend and options.time_limit > visibility - wait:
             raise OptionError(
                 f"A handler may take time_limit={options.time_limit:g} s, but records are held for "
-                f"{visibility} s and extend is off: a slow record would be delivered again while "
-                f"its handler runs. Leave extend on, or give a visibility_timeout of at least "
-                f"{options.time_limit:g}, or a time_limit of at most {visibility}."
+                f"{visibility} s, of which the receive may wait {wait}, and extend is off: a slow "
+                "record would be delivered again while its handler runs. Leave extend on, or give "
+                f"a time_limit of at most {visibility - wait}, or a longer visibility_timeout."
             )
         return visibility
 

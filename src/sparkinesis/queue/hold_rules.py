@@ -33,6 +33,11 @@ _PART_OF_VISIBILITY = 10
 """A record waits for at most this part (1/n) of its visibility timeout."""
 
 
+def poll_seconds(wait_time: int, visibility: int) -> int:
+    """Return how long a receive waits: at most half of a hold, which begins before the wait."""
+    return max(1, min(wait_time, visibility // 2))
+
+
 def extension_due(
     sent_at: float, visibility: float, uniform: Callable[[float, float], float]
 ) -> float:

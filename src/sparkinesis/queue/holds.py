@@ -227,7 +227,7 @@ class HoldKeeper:
                 # One whose answer is under way is lost only if that does not come as a success.
                 if not held.asked:
                     self._lose(held)
-            elif self._extends and held.until < held.let_go_at:
+            elif self._extends and held.until < held.let_go_at and not held.is_returned:
                 held.is_extending = True
                 self._extend.add(held, now)
             else:

@@ -21,6 +21,7 @@ from sparkinesis.metrics.metrics import Metrics, Sample
 from sparkinesis.public import public_queue
 from sparkinesis.queue.client import QueueClient, Received
 from sparkinesis.queue.handling import HandlerSettings, Handling, Work
+from sparkinesis.queue.hold_rules import poll_seconds
 from sparkinesis.queue.holds import HoldKeeper
 from sparkinesis.queue.options import QueueOptions
 from sparkinesis.queue.receiving import FIRST_POLL, Places, Receiving
@@ -116,8 +117,7 @@ class QueueWorker:
             client,
             places,
             self._deliver,
-            # The holds of an answer count from before its wait.
-            wait_time=max(1, min(options.wait_time, visibility // 2)),
+            wait_time=poll_seconds(options.wait_time, visibility),
             # As the queue had it at the start: if that is changed meanwhile, holds keep their time.
             visibility=visibility,
             clock=timing.clock,

@@ -101,7 +101,7 @@ def test_a_coroutine_whose_hold_is_lost_is_cancelled(scene: QueueScene) -> None:
             raise
 
     scene.put(b"slow")
-    scene.start(handle, {"extend": False, "time_limit": 30.0})
+    scene.start(handle, {"extend": False, "time_limit": 29.0})
     assert began.wait(60)
     scene.pass_time(VISIBILITY)
     assert cancelled.wait(60)
@@ -336,7 +336,9 @@ def test_a_queue_is_made_and_found_by_its_name(scene: QueueScene, handled: Handl
 def test_a_visibility_timeout_that_is_too_short_is_refused(
     scene: QueueScene, handled: Handled
 ) -> None:
-    with pytest.raises(OptionError, match="records are held for 30 s and extend is off"):
+    with pytest.raises(
+        OptionError, match="held for 30 s, of which the receive may wait 1, and extend is off"
+    ):
         scene.application(handled, {"extend": False, "time_limit": 60.0}).worker()
     scene.kinesis.update_queue(QueueARN=scene.arn, QueueAttributes={"VisibilityTimeoutSeconds": 0})
     with pytest.raises(OptionError, match="has a visibility timeout of 0 s"):

@@ -29,7 +29,7 @@ def test_1_what_expired_before_its_handler_began_is_dropped(
 ) -> None:
     """The second user record of an aggregate waits for the only handler; nobody extends it."""
     scene.put(aggregate(b"first", b"second"))
-    worker = scene.start(held_up, {"extend": False, "time_limit": 30.0})
+    worker = scene.start(held_up, {"extend": False, "time_limit": 29.0})
     held_up.wait(1)
     scene.pass_time(VISIBILITY + 1)
     eventually(lambda: worker.in_hand == 0)
@@ -247,7 +247,7 @@ def test_8_a_hold_is_counted_from_before_its_request(scene: QueueScene, held_up:
 
     scene.fail("ReceiveQueueRecords", slow)
     scene.put(b"one")
-    scene.start(held_up, {"extend": False, "time_limit": 30.0})
+    scene.start(held_up, {"extend": False, "time_limit": 29.0})
     held_up.wait(1)
     assert arrived.is_set()
     assert held_up.records[0].is_held
@@ -264,6 +264,24 @@ def test_8_a_visibility_timeout_that_is_changed_meanwhile_shortens_no_hold(
     held_up.wait(1)
     scene.pass_time(VISIBILITY / 2 - 1)
     assert not scene.receive(), "another receiver gets it while its handler runs"
+
+
+def test_8_a_record_that_is_returned_is_not_extended(scene: QueueScene, handled: Handled) -> None:
+    """An extension that came after the return would lengthen the wait for the next delivery."""
+
+    def fail(_: QueueRecord) -> None:
+        raise ValueError("bad")
+
+    handled.does = fail
+    scene.put(b"bad")
+    scene.fail("UpdateQueueRecordsVisibility", lambda _: Fault.error("ThrottlingException"))
+    worker = scene.start(handled)
+    handled.wait(1)
+    eventually(lambda: worker._keeper._settling == 1)
+    (held,) = worker._keeper._held
+    scene.pass_time(0.8 * VISIBILITY)
+    eventually(lambda: worker_looked(scene))
+    assert not held.is_extending
 
 
 def test_9_a_record_that_fails_comes_again_later_and_later_and_is_a_dead_letter_then(

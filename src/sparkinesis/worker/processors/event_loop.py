@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import sys
 import threading
@@ -124,6 +125,11 @@ class EventLoop:
 
         def end(future: Future[_Outcome]) -> None:
             self._forget(future)
+            if future.cancelled():
+                # One that has not begun never will, and Python would warn that nothing awaits it.
+                with contextlib.suppress(ValueError, RuntimeError):  # it begins right now
+                    if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+                        coroutine.close()
             done(CancelledError() if future.cancelled() else future.result().error)
 
         future = self._submit(coroutine)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import subprocess
 import sys
+import threading
 from concurrent.futures import CancelledError
 
 import pytest
@@ -20,6 +22,21 @@ async def _loop() -> asyncio.AbstractEventLoop:
 def test_workers_of_a_process_share_the_loop() -> None:
     loops = {EventLoop().run(_loop()) for _ in range(2)}
     assert len(loops) == 1
+
+
+def test_a_coroutine_that_is_cancelled_before_it_begins_is_closed() -> None:
+    """Python would warn that nothing has awaited it."""
+    loop, gate = EventLoop(), threading.Event()
+    running = loop.run(_loop())
+    assert isinstance(running, asyncio.AbstractEventLoop)
+    running.call_soon_threadsafe(gate.wait)
+    coroutine = _loop()
+    ended: list[BaseException | None] = []
+    loop.begin(coroutine, ended.append)()
+    gate.set()
+    assert isinstance(ended[0], CancelledError)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+    assert loop.run(_loop()) is running
 
 
 def test_a_worker_whose_coroutines_are_cancelled_disturbs_no_other() -> None:
