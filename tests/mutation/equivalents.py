@@ -104,7 +104,6 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
     ("stream/kpl/unpack.py", "", "20", "21"): _COST,
     ("stream/calls/answers/decoding.py", "", "1000", "1001"): _COST,
     ("stream/calls/retry.py", "", "32", "33"): "A wait is at its cap after fewer doublings.",
-    ("stream/calls/retry.py", "_is_of_the_server", "0", "1"): "Neither is the status of an error.",
     (
         "stream/fan_out/current_subscription.py",
         "CurrentSubscription.due_in",

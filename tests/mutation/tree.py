@@ -78,7 +78,9 @@ class Tree:
                     os.chdir(ROOT)
                     os.environ["PYTHONPATH"] = str(self._src)
                     sys.path.insert(0, str(self._src))
-                    os._exit(do())
+                    code = do()
+                    sys.stdout.flush()  # which the exit does not do
+                    os._exit(code)
                 finally:
                     os._exit(70)
             code = _wait(process, limit)

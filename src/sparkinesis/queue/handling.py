@@ -33,7 +33,7 @@ from sparkinesis.queue.client import Received
 from sparkinesis.queue.hold_rules import (
     ACKNOWLEDGE,
     RELEASE,
-    Fate,
+    Settlement,
     Uniform,
     retry_seconds,
     verdict,
@@ -57,7 +57,7 @@ _TARGET_RETRY = Retry(base=10.0, cap=600.0)
 """When a record is delivered again whose dead-letter target failed."""
 
 
-class Work:
+class HandlerCall:
     """One call of a handler: the user records for it."""
 
     __slots__ = ("began_at", "helds", "records", "returned", "size")
@@ -118,7 +118,7 @@ class Handling:
         self._left: list[QueueRecord] = []
         """The records to release once no receive is under way."""
 
-    def works(self, received: Sequence[Received], sent_at: float) -> list[Work]:
+    def calls_for(self, received: Sequence[Received], sent_at: float) -> list[HandlerCall]:
         """Take records in hand, and return the calls to make for them."""
         helds = self._keeper.hold(received, sent_at)
         records: list[QueueRecord] = []
@@ -132,7 +132,9 @@ class Handling:
         size = self._settings.batch_size or 1
         bytes_of = _shares(received, helds, mine)
         return [
-            Work(records[at : at + size], mine[at : at + size], sum(bytes_of[at : at + size]))
+            HandlerCall(
+                records[at : at + size], mine[at : at + size], sum(bytes_of[at : at + size])
+            )
             for at in range(0, len(records), size)
         ]
 
@@ -164,7 +166,7 @@ class Handling:
 
     # One call
 
-    def run(self, work: Work) -> None:
+    def run(self, work: HandlerCall) -> None:
         """Make a call in this thread."""
         error: BaseException | None = None
         records = self._begin(work)
@@ -175,7 +177,7 @@ class Handling:
                 error = raised
         self._finish(work, records, error)
 
-    def begin(self, work: Work, then: Callable[[], None]) -> None:
+    def begin(self, work: HandlerCall, then: Callable[[], None]) -> None:
         """Begin a call of a handler that is ``async def``, and call ``then`` once it has ended."""
         records = self._begin(work)
         if not records:
@@ -200,7 +202,7 @@ class Handling:
 
     def _finish(
         self,
-        work: Work,
+        work: HandlerCall,
         records: list[QueueRecord],
         error: BaseException | None,
         then: Callable[[], None] = lambda: None,
@@ -215,7 +217,7 @@ class Handling:
         self._places.free(len(work.records), work.size, seconds, handled=handled)
         then()
 
-    def _begin(self, work: Work) -> list[QueueRecord]:
+    def _begin(self, work: HandlerCall) -> list[QueueRecord]:
         """Return the records that the handler is called for: held ones, decoded."""
         work.began_at = self._clock()
         found = []
@@ -235,7 +237,9 @@ class Handling:
     def _given(self, records: list[QueueRecord]) -> object:
         return records[0] if self._settings.batch_size is None else records
 
-    def _settle(self, work: Work, records: list[QueueRecord], error: BaseException | None) -> int:
+    def _settle(
+        self, work: HandlerCall, records: list[QueueRecord], error: BaseException | None
+    ) -> int:
         """Decide what becomes of each record; return how many are done."""
         try:
             failed = self._named(work.returned, records) if error is None else set(records)
@@ -288,28 +292,28 @@ class Handling:
             self._left.append(record)
             self._fail(error)
             return
-        fate = found.fate
+        settlement = found.settlement
         if found.hand_to is not None:
-            fate = self._hand_over(record, error, found.hand_to.target)
+            settlement = self._hand_over(record, error, found.hand_to.target)
         after = (
             "is given up"
-            if fate.visible_after is None
-            else f"comes again in {fate.visible_after} s"
+            if settlement.visible_after is None
+            else f"comes again in {settlement.visible_after} s"
         )
         _log.warning(
             "The handler failed for record %s of queue %s, delivery %d, which %s: %s",
             record.record_id,
             self._queue,
             record.receive_count,
-            "is a dead letter now" if found.hand_to and fate.visible_after is None else after,
+            "is a dead letter now" if found.hand_to and settlement.visible_after is None else after,
             describe(error),
             exc_info=error if record.receive_count == 1 else None,
         )
-        settle(record, fate)
+        settle(record, settlement)
 
     def _hand_over(
         self, record: QueueRecord, error: BaseException, target: Callable[[FailedRecords], None]
-    ) -> Fate:
+    ) -> Settlement:
         received = record._received
         batch, _ = make_batch(
             [_stored(received)],
@@ -334,10 +338,10 @@ class Handling:
                 self._queue,
                 describe(refusal),
             )
-            return Fate(retry_seconds(_TARGET_RETRY, record.receive_count, self._uniform))
+            return Settlement(retry_seconds(_TARGET_RETRY, record.receive_count, self._uniform))
         return ACKNOWLEDGE
 
-    def give_back(self, works: Iterable[Work]) -> None:
+    def give_back(self, works: Iterable[HandlerCall]) -> None:
         """Have the records of calls that have not begun released."""
         for work in works:
             self._left += work.records

@@ -58,21 +58,21 @@ def spare_places(concurrency: int, mean_seconds: float | None, visibility: float
     return MOST_RECEIVED if longest <= min(_QUICK, visibility / _PART_OF_VISIBILITY) else 0
 
 
-class Fate(NamedTuple):
+class Settlement(NamedTuple):
     """What the service is told of a record whose handler has ended."""
 
     visible_after: int | None
     """Seconds until the record is visible again; None: it is acknowledged."""
 
 
-ACKNOWLEDGE = Fate(None)
-RELEASE = Fate(0)
+ACKNOWLEDGE = Settlement(None)
+RELEASE = Settlement(0)
 
 
 class Verdict(NamedTuple):
     """What becomes of a record whose handler raised."""
 
-    fate: Fate
+    settlement: Settlement
     hand_to: DeadLetter | None = None
     """Takes the record before it is acknowledged."""
     stops: bool = False
@@ -89,7 +89,7 @@ def verdict(
     The queue's own MaxReceiveCount goes on: it may make a dead letter of the record sooner.
     """
     if isinstance(policy, Retry) and (policy.attempts is None or receive_count < policy.attempts):
-        return Verdict(Fate(retry_seconds(policy, receive_count, uniform)))
+        return Verdict(Settlement(retry_seconds(policy, receive_count, uniform)))
     resort = last_resort(policy)
     if isinstance(resort, Stop):
         return Verdict(RELEASE, stops=True)
@@ -109,7 +109,7 @@ def retry_seconds(
     return min(LONGEST_VISIBILITY, math.ceil(uniform(most / 2, most)))
 
 
-class Answer(Enum):
+class Meaning(Enum):
     """What an answer about one receipt handle means."""
 
     DONE = "done"
@@ -123,11 +123,11 @@ _VOID = frozenset({"ResourceNotFoundException", "InvalidArgumentException"})
 """The codes after which no other attempt helps (API reference, the Failed entries)."""
 
 
-def meaning(code: str | None) -> Answer:
+def meaning(code: str | None) -> Meaning:
     """Return what the code of a Failed entry means; None: the entry succeeded."""
     if code is None:
-        return Answer.DONE
-    return Answer.LOST if code in _VOID else Answer.AGAIN
+        return Meaning.DONE
+    return Meaning.LOST if code in _VOID else Meaning.AGAIN
 
 
 Uniform: TypeAlias = Callable[[float, float], float]

@@ -23,6 +23,7 @@ import math
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from sparkinesis.metrics.catalogue import (
     QUEUE_ACKNOWLEDGED,
@@ -33,7 +34,7 @@ from sparkinesis.metrics.catalogue import (
 from sparkinesis.metrics.health.signs import expect
 from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.queue.client import Answered, QueueClient, Received
-from sparkinesis.queue.hold_rules import RELEASE, Answer, Fate, Uniform, extension_due
+from sparkinesis.queue.hold_rules import RELEASE, Meaning, Settlement, Uniform, extension_due
 from sparkinesis.queue.lanes import Lane, Told
 from sparkinesis.queue.record import Held
 from sparkinesis.worker.processors.user_calls import CallThreads
@@ -49,21 +50,63 @@ _MOST_SETTLING = 200
 """Records whose handlers have ended that may wait for the service's answer: 20 calls."""
 
 
+class HoldTerms(NamedTuple):
+    """How long records are held."""
+
+    visibility: int
+    """Seconds of a hold, and of each extension."""
+    extends: bool
+    time_limit: float
+    """The seconds of the longest hold, extensions included."""
+
+
+class _Lanes(NamedTuple):
+    extend: Lane
+    acknowledge: Lane
+    give_back: Lane
+
+
+class _Due:
+    """When to look at a hold again: to extend it, or because it ends. Within the keeper's lock."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Held]] = []
+        self._numbers = itertools.count()
+
+    @property
+    def first(self) -> float:
+        """The time of the first look; infinite if there is none."""
+        return self._heap[0][0] if self._heap else math.inf
+
+    def add(self, held: Held, at: float) -> None:
+        heapq.heappush(self._heap, (at, next(self._numbers), held))
+
+    def pop(self, until: float) -> Iterator[Held]:
+        while self._heap and self._heap[0][0] <= until:
+            yield heapq.heappop(self._heap)[2]
+
+    def forget_gone(self, in_hand: int) -> None:
+        """Forget those that are settled, if they are the most.
+
+        They would stay for most of a visibility timeout, which may be 12 hours.
+        """
+        if len(self._heap) > _MOST_GONE + 2 * in_hand:
+            self._heap = [one for one in self._heap if not one[2].is_gone]
+            heapq.heapify(self._heap)
+
+
 class HoldKeeper:
     """Keeps the records in hand of one process. `run` is for one thread, all else for any.
 
-    visibility: seconds of a hold. linger: seconds for which an acknowledgement waits for others.
-    time_limit: the longest hold in seconds. fail: takes an error after which no call can succeed,
-    and the operation.
+    linger: seconds for which an acknowledgement waits for others. fail: takes an error after which
+    no call can succeed, and the operation.
     """
 
     def __init__(
         self,
         client: QueueClient,
         *,
-        visibility: int,
-        extends: bool,
-        time_limit: float,
+        terms: HoldTerms,
         linger: float,
         clock: Callable[[], float],
         uniform: Uniform,
@@ -71,30 +114,27 @@ class HoldKeeper:
         fail: Callable[[BaseException, str], None],
         threads: CallThreads | None = None,
     ) -> None:
-        self.visibility = visibility
         self._client = client
-        self._extends = extends
-        self._time_limit = time_limit
+        self._terms = terms
         self._clock = clock
         self._uniform = uniform
         self._metrics = metrics
         self._labels = (client.address.name or client.address.queue_id,)
         self._fail = fail
         self._threads = threads or CallThreads("sparkinesis-queue-calls")
-        self._numbers = itertools.count()
         self._changed = threading.Condition()
-        self._due: list[tuple[float, int, Held]] = []
-        """When to look at a hold again: to extend it, or because it ends."""
-        self._extend = Lane("extend", _VISIBILITY, self._ask_longer, done=QUEUE_EXTENSIONS)
-        self._acknowledge = Lane(
-            "acknowledge",
-            "AcknowledgeQueueRecords",
-            lambda entries: client.acknowledge([held.handle for held in entries]),
-            linger=linger,
-            done=QUEUE_ACKNOWLEDGED,
+        self._due = _Due()
+        self._lanes = _Lanes(
+            Lane("extend", _VISIBILITY, self._ask_longer, done=QUEUE_EXTENSIONS),
+            Lane(
+                "acknowledge",
+                "AcknowledgeQueueRecords",
+                lambda entries: client.acknowledge([held.handle for held in entries]),
+                linger=linger,
+                done=QUEUE_ACKNOWLEDGED,
+            ),
+            Lane("return", _VISIBILITY, self._ask_later, linger=linger),
         )
-        self._return = Lane("return", _VISIBILITY, self._ask_later, linger=linger)
-        self._lanes = (self._extend, self._acknowledge, self._return)
         self._told: deque[Told] = deque()
         self._held: dict[Held, None] = {}
         """The records in hand."""
@@ -107,7 +147,7 @@ class HoldKeeper:
 
     def hold(self, records: Iterable[Received], sent_at: float) -> list[Held]:
         """Take the records of a receive in hand, whose request was sent at ``sent_at``."""
-        until, limit = sent_at + self.visibility, sent_at + self._time_limit
+        until, limit = sent_at + self._terms.visibility, sent_at + self._terms.time_limit
         held = [Held(record, until, limit) for record in records]
         with self._changed:
             for one in held:
@@ -120,15 +160,18 @@ class HoldKeeper:
         """Return True if nobody else can have the record now."""
         return self._clock() < held.until and not (held.is_let_go or held.is_returned)
 
-    def end(self, held: Held, fate: Fate) -> None:
+    def end(self, held: Held, settlement: Settlement) -> None:
         """Note that the handler of one of the record's parts has ended. Returns at once."""
         with self._changed:
             if held.is_gone or held.is_settling:
                 return
-            held.fate = fate if held.fate is None else _worse(held.fate, fate)
+            held.settlement = (
+                settlement if held.settlement is None else _worse(held.settlement, settlement)
+            )
             held.parts -= 1
             if not held.parts:
-                lane = self._acknowledge if held.fate.visible_after is None else self._return
+                is_done = held.settlement.visible_after is None
+                lane = self._lanes.acknowledge if is_done else self._lanes.give_back
                 if self._settle(held, lane):
                     self._changed.notify()
 
@@ -162,8 +205,8 @@ class HoldKeeper:
         with self._changed:
             for held in list(self._held):
                 if not held.is_settling:
-                    held.fate = RELEASE
-                    self._settle(held, self._return)
+                    held.settlement = RELEASE
+                    self._settle(held, self._lanes.give_back)
                     held.let_go()
             self._changed.notify()
 
@@ -210,33 +253,34 @@ class HoldKeeper:
 
     def _watch(self, held: Held, began_at: float) -> None:
         at = held.until
-        if self._extends:
-            at = extension_due(began_at, self.visibility, self._uniform)
-        heapq.heappush(self._due, (at, next(self._numbers), held))
+        if self._terms.extends:
+            at = extension_due(began_at, self._terms.visibility, self._uniform)
+        self._due.add(held, at)
 
     def _look(self, now: float) -> None:
         """Extend the holds that are due, and lose those that have ended."""
-        if not self._due or self._due[0][0] > now:
+        if self._due.first > now:
             return
-        together, kept = now + _TOGETHER * self.visibility, []
-        while self._due and self._due[0][0] <= together:
-            _, _, held = heapq.heappop(self._due)
+        kept = []
+        for held in self._due.pop(now + _TOGETHER * self._terms.visibility):
             if held.is_gone or held.is_extending:
                 continue
             if now >= held.until:
                 # One whose answer is under way is lost only if that does not come as a success.
                 if not held.asked:
                     self._lose(held)
-            elif self._extends and held.until < held.let_go_at and not held.is_returned:
+            elif self._terms.extends and held.until < held.let_go_at and not held.is_returned:
                 held.is_extending = True
-                self._extend.add(held, now)
+                self._lanes.extend.add(held, now)
             else:
                 kept.append(held)
         for held in kept:
-            heapq.heappush(self._due, (held.until, next(self._numbers), held))
+            self._due.add(held, held.until)
 
     def _ask_longer(self, entries: Sequence[Held]) -> Sequence[Answered]:
-        return self._client.set_visibility([(held.handle, self.visibility) for held in entries])
+        return self._client.set_visibility(
+            [(held.handle, self._terms.visibility) for held in entries]
+        )
 
     def _ask_later(self, entries: Sequence[Held]) -> Sequence[Answered]:
         return self._client.set_visibility([(held.handle, held.returned_for) for held in entries])
@@ -258,10 +302,7 @@ class HoldKeeper:
         held.is_gone = True
         self._held.pop(held, None)
         self._settling -= held.is_settling
-        if len(self._due) > _MOST_GONE + 2 * len(self._held):
-            # Those that are settled stay for most of a visibility timeout, which may be 12 hours.
-            self._due = [one for one in self._due if not one[2].is_gone]
-            heapq.heapify(self._due)
+        self._due.forget_gone(len(self._held))
 
     def _begin(self, lane: Lane, now: float) -> Iterator[Callable[[], None]]:
         """Yield the calls of a lane that are due."""
@@ -270,7 +311,7 @@ class HoldKeeper:
             for one in entries:
                 if now >= one.until:
                     self._lose(one)
-                elif lane is not self._extend:
+                elif lane is not self._lanes.extend:
                     one.asked += 1
             if held:
                 yield lane.begin(held, self._clock, self._tell)
@@ -294,34 +335,34 @@ class HoldKeeper:
                 assert isinstance(told.answers, BaseException)
                 self._fail(told.answers, lane.operation)
             for held in told.entries:
-                means = Answer.LOST if told.is_hopeless else told.meaning(held, codes)
+                means = Meaning.LOST if told.is_hopeless else told.meaning(held, codes)
                 self._apply(lane, held, told.sent_at, means, now)
 
-    def _apply(self, lane: Lane, held: Held, sent_at: float, means: Answer, now: float) -> None:
-        if lane is self._extend:
+    def _apply(self, lane: Lane, held: Held, sent_at: float, means: Meaning, now: float) -> None:
+        if lane is self._lanes.extend:
             held.is_extending = False
-            if held.asked and means is Answer.LOST:
+            if held.asked and means is Meaning.LOST:
                 return  # it is settled, or not: that call's own answer says so
         if held.is_gone:
             return
-        if means is Answer.AGAIN and now < held.until:
-            held.is_extending = lane is self._extend
+        if means is Meaning.AGAIN and now < held.until:
+            held.is_extending = lane is self._lanes.extend
             lane.add(held, now)
-        elif means is not Answer.DONE:
-            if means is Answer.LOST and held.asked > 1:
+        elif means is not Meaning.DONE:
+            if means is Meaning.LOST and held.asked > 1:
                 # An answer was lost before: this record was settled by that call, or is lost.
                 self._forget(held)
             else:
                 self._lose(held)
-        elif lane is self._extend:
-            held.until = sent_at + self.visibility
+        elif lane is self._lanes.extend:
+            held.until = sent_at + self._terms.visibility
             self._watch(held, sent_at)
         else:
             self._forget(held)
 
     def _pause(self, now: float) -> float | None:
         """Return the seconds until there is something to do without a message; None: for ever."""
-        times = [self._due[0][0]] if self._due else []
+        times = [self._due.first]
         if self._close_by is not None:
             times.append(self._close_by)
         times += [lane.due(at_once=self._is_closing) for lane in self._lanes]
@@ -329,8 +370,8 @@ class HoldKeeper:
         return None if first == float("inf") else max(0.0, first - now)
 
 
-def _worse(one: Fate, other: Fate) -> Fate:
-    """Return the fate of a whole whose parts have these: all must be done to acknowledge it."""
+def _worse(one: Settlement, other: Settlement) -> Settlement:
+    """Return that of a whole whose parts have these: all must be done to acknowledge it."""
     if one.visible_after is None or other.visible_after is None:
         return other if one.visible_after is None else one
-    return Fate(max(one.visible_after, other.visible_after))
+    return Settlement(max(one.visible_after, other.visible_after))

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.metrics.metric import Metric
 from sparkinesis.queue.client import MOST_ENTRIES, Answered
-from sparkinesis.queue.hold_rules import Answer, Uniform, meaning
+from sparkinesis.queue.hold_rules import Meaning, Uniform, meaning
 from sparkinesis.queue.record import Held
 from sparkinesis.stream.calls.retry import error_code, exponential_backoff, is_retryable
 
@@ -41,10 +41,10 @@ class Told(NamedTuple):
             return dict.fromkeys((held.handle for held in self.entries), error_code(self.answers))
         return {one.receipt_handle: one.code for one in self.answers if one.code is not None}
 
-    def meaning(self, held: Held, codes: dict[str, str]) -> Answer:
+    def meaning(self, held: Held, codes: dict[str, str]) -> Meaning:
         """Return what was said of one record. A call that failed whole may be made again."""
         if isinstance(self.answers, BaseException):
-            return Answer.AGAIN
+            return Meaning.AGAIN
         return meaning(codes.get(held.handle))
 
 
@@ -125,7 +125,7 @@ class Lane:
     def end(self, told: Told, codes: dict[str, str], now: float, uniform: Uniform) -> None:
         """Note the end of a call, and back off if it has to be made again for some."""
         self._under_way -= 1
-        if any(told.meaning(held, codes) is Answer.AGAIN for held in told.entries):
+        if any(told.meaning(held, codes) is Meaning.AGAIN for held in told.entries):
             self._failures += 1
             pause = exponential_backoff(_FIRST_BACKOFF, _LONGEST_BACKOFF, self._failures)
             self._not_before = now + uniform(pause / 2, pause)

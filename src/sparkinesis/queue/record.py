@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sparkinesis.errors import OptionError
 from sparkinesis.public import public_queue
-from sparkinesis.queue.hold_rules import ACKNOWLEDGE, LONGEST_VISIBILITY, RELEASE, Fate
+from sparkinesis.queue.hold_rules import ACKNOWLEDGE, LONGEST_VISIBILITY, RELEASE, Settlement
 from sparkinesis.worker.batches.user_record import instant
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ class Held:
     __slots__ = (
         "_cancels",
         "asked",
-        "fate",
         "handle",
         "is_extending",
         "is_gone",
@@ -31,6 +30,7 @@ class Held:
         "let_go_at",
         "parts",
         "record_id",
+        "settlement",
         "until",
     )
 
@@ -43,7 +43,7 @@ class Held:
         """The time from which it is not extended any more."""
         self.parts = 1
         """The user records of it whose handlers have not ended."""
-        self.fate: Fate | None = None
+        self.settlement: Settlement | None = None
         """What the service is told once all parts have ended; so far, of those that have."""
         self.asked = 0
         """The calls that were made to tell the service."""
@@ -59,12 +59,16 @@ class Held:
     @property
     def is_returned(self) -> bool:
         """True if the service is told to deliver the record again."""
-        return self.is_settling and self.fate is not None and self.fate.visible_after is not None
+        return (
+            self.is_settling
+            and self.settlement is not None
+            and self.settlement.visible_after is not None
+        )
 
     @property
     def returned_for(self) -> int:
         """The seconds until it is delivered again."""
-        return 0 if self.fate is None else self.fate.visible_after or 0
+        return 0 if self.settlement is None else self.settlement.visible_after or 0
 
     def on_lost(self, cancel: Callable[[], object]) -> None:
         """Call ``cancel`` when the record is let go, or at once if it is."""
@@ -85,7 +89,7 @@ class Keeper(Protocol):
     def is_held(self, held: Held) -> bool:
         """Return True if nobody else can have the record now."""
 
-    def end(self, held: Held, fate: Fate) -> None:
+    def end(self, held: Held, settlement: Settlement) -> None:
         """Note that the handler of one of the record's parts has ended."""
 
 
@@ -187,17 +191,17 @@ class QueueRecord:
             raise OptionError(
                 f"retry_in was given {seconds!r} seconds; it takes 0 to {LONGEST_VISIBILITY:,}."
             )
-        return self._settle(Fate(math.ceil(seconds)))
+        return self._settle(Settlement(math.ceil(seconds)))
 
     def release(self) -> bool:
         """Have the record delivered again at once, to any receiver. Returns as `ack`."""
         return self._settle(RELEASE)
 
-    def _settle(self, fate: Fate) -> bool:
+    def _settle(self, settlement: Settlement) -> bool:
         if self._is_settled or not self.is_held:
             return False
         self._is_settled = True
-        self._keeper.end(self._held, fate)
+        self._keeper.end(self._held, settlement)
         return True
 
     def __repr__(self) -> str:
@@ -208,8 +212,8 @@ class QueueRecord:
         )
 
 
-def settle(record: QueueRecord, fate: Fate) -> None:
+def settle(record: QueueRecord, settlement: Settlement) -> None:
     """Settle a record whose handler has ended, unless the handler has done so."""
     if not record._is_settled:
         record._is_settled = True
-        record._keeper.end(record._held, fate)
+        record._keeper.end(record._held, settlement)

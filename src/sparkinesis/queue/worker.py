@@ -20,9 +20,9 @@ from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.metrics.metrics import Metrics, Sample
 from sparkinesis.public import public_queue
 from sparkinesis.queue.client import QueueClient, Received
-from sparkinesis.queue.handling import HandlerSettings, Handling, Work
+from sparkinesis.queue.handling import HandlerCall, HandlerSettings, Handling
 from sparkinesis.queue.hold_rules import poll_seconds
-from sparkinesis.queue.holds import HoldKeeper
+from sparkinesis.queue.holds import HoldKeeper, HoldTerms
 from sparkinesis.queue.options import QueueOptions
 from sparkinesis.queue.receiving import FIRST_POLL, Places, Receiving
 from sparkinesis.queue.runners import Runner, TaskRunner, ThreadRunner
@@ -37,6 +37,28 @@ _log = logging.getLogger(__name__)
 
 FLUSH_WITHIN = 10.0
 """Seconds for the last acknowledgements of a shutdown."""
+
+
+class _Ending:
+    """The end of a worker: requested, forced or not, and why. For any thread."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.requested = threading.Event()
+        self.ended = threading.Event()
+        self.failure: BaseException | None = None
+        self.is_forced = False
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._by = float("inf")
+
+    def set(self, within: float) -> None:
+        """Force the end in ``within`` seconds, unless it is forced before."""
+        with self._lock:
+            self._by = min(self._by, self._clock() + within)
+
+    def seconds_left(self) -> float:
+        """Return the seconds until the end is forced; another request may shorten them."""
+        return self._by - self._clock()
 
 
 @public_queue
@@ -66,12 +88,8 @@ class QueueWorker:
         self._clock = timing.clock
         self._metrics = metrics
         self._failures = Failures(timing.wall_clock_ms)
-        self._lock = threading.Lock()
-        self._requested = threading.Event()
-        self._ended = threading.Event()
-        self._end_by: float | None = None
-        self._failure: BaseException | None = None
-        self._is_forced = False
+        self._visibility = visibility
+        self._ending = _Ending(timing.clock)
         self._main: threading.Thread | None = None
         self._http: HealthServer | None = None
         self._signs: dict[str, tuple[threading.Thread, SignOfLife]] = {}
@@ -79,9 +97,7 @@ class QueueWorker:
         name = client.address.name or client.address.queue_id
         self._keeper = HoldKeeper(
             client,
-            visibility=visibility,
-            extends=options.extend,
-            time_limit=options.time_limit,
+            terms=HoldTerms(visibility, options.extend, options.time_limit),
             linger=options.acknowledge_within,
             clock=timing.clock,
             uniform=uniform,
@@ -107,7 +123,7 @@ class QueueWorker:
             metrics=metrics,
             fail=self._fail,
         )
-        self._runner: Runner[Work] = (
+        self._runner: Runner[HandlerCall] = (
             ThreadRunner(self._handling.run, concurrency, self._thread)
             if asynchronous(settings.handler) is None
             else TaskRunner(self._handling.begin, concurrency)
@@ -138,7 +154,7 @@ class QueueWorker:
             "Receiving from %s: up to %d s a receive, holds of %d s.%s",
             self._client.address,
             self._options.wait_time,
-            self._keeper.visibility,
+            self._visibility,
             "" if self._http is None else f" It serves health at {self._http.url}.",
         )
         self._watched_thread("holds", self._keeper.run)
@@ -148,12 +164,10 @@ class QueueWorker:
     def request_shutdown(self, timeout: float | None = None) -> None:
         """Begin a graceful shutdown, and return at once. See `shutdown`."""
         within = self._options.shutdown_timeout if timeout is None else timeout
-        with self._lock:
-            by = self._clock() + within + (self._options.wait_time if timeout is None else 0.0)
-            self._end_by = by if self._end_by is None else min(self._end_by, by)
+        self._ending.set(within + (self._options.wait_time if timeout is None else 0.0))
         # Here, and not in the worker's thread: a handler that ends now would have a receive begin.
         self._receiving.stop()
-        self._requested.set()
+        self._ending.requested.set()
 
     def shutdown(self, timeout: float | None = None) -> bool:
         """Shut down gracefully, and wait until the worker has ended.
@@ -170,7 +184,7 @@ class QueueWorker:
         self.request_shutdown(timeout)
         if self._main is None:
             self._end()
-        self._ended.wait()
+        self._ending.ended.wait()
         return self.was_graceful
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -178,25 +192,25 @@ class QueueWorker:
 
         Raises the error that ended the worker, if one did.
         """
-        ended = self._ended.wait(timeout)
-        if ended and self._failure is not None:
-            raise self._failure
+        ended = self._ending.ended.wait(timeout)
+        if ended and self.failure is not None:
+            raise self.failure
         return ended
 
     @property
     def is_shutting_down(self) -> bool:
         """True once a shutdown was requested, or the worker has failed."""
-        return self._requested.is_set()
+        return self._ending.requested.is_set()
 
     @property
     def failure(self) -> BaseException | None:
         """The error that ended the worker, or is ending it."""
-        return self._failure
+        return self._ending.failure
 
     @property
     def was_graceful(self) -> bool:
         """True unless a shutdown was forced."""
-        return not self._is_forced
+        return not self._ending.is_forced
 
     @property
     def in_hand(self) -> int:
@@ -253,7 +267,7 @@ class QueueWorker:
 
         None without the option, and once the worker has ended.
         """
-        return None if self._http is None or self._ended.is_set() else self._http.url
+        return None if self._http is None or self._ending.ended.is_set() else self._http.url
 
     def look_at_health(self) -> None:
         """Note which threads are late, for `why_not_live` without an HTTP server."""
@@ -267,7 +281,7 @@ class QueueWorker:
 
     def _run(self) -> None:
         self._receiving.start()
-        self._requested.wait()
+        self._ending.requested.wait()
         try:
             self._shut_down()
         finally:
@@ -275,36 +289,32 @@ class QueueWorker:
 
     def _shut_down(self) -> None:
         self._handling.give_back(self._runner.take_back())
-        self._is_forced |= not self._receiving.wait(self._seconds_left)
+        ending = self._ending
+        ending.is_forced |= not self._receiving.wait(ending.seconds_left)
         self._handling.release_left()
-        if not self._places.wait_until_free(self._seconds_left):
-            self._is_forced = True
+        if not self._places.wait_until_free(ending.seconds_left):
+            ending.is_forced = True
             self._keeper.release_all()
         self._handling.release_left()
         self._keeper.close(FLUSH_WITHIN)
         thread, _ = self._signs["holds"]
         thread.join()
 
-    def _seconds_left(self) -> float:
-        """Return the seconds until a shutdown is forced; a second request may shorten them."""
-        return float("inf") if self._end_by is None else self._end_by - self._clock()
-
     def _deliver(self, received: Sequence[Received], sent_at: float) -> None:
-        works = self._handling.works(received, sent_at)
+        works = self._handling.calls_for(received, sent_at)
         self._handling.give_back(work for work in works if not self._runner.give(work))
 
     def _fail(self, error: BaseException, operation: str | None = None) -> None:
         """Shut down, and raise the first error that came in the end."""
         if isinstance(error, ClientError | BotoCoreError) and operation is not None:
             error = self._client.explained(error, operation)
-        with self._lock:
-            if self._failure is None:
-                self._failure = error
+        if self._ending.failure is None:
+            self._ending.failure = error
         self.request_shutdown()
 
     def _end(self) -> None:
         self._metrics.close()
-        self._ended.set()
+        self._ending.ended.set()
 
     def _thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
         def guarded() -> None:
@@ -337,5 +347,5 @@ class QueueWorker:
         return [
             Part(f"the thread {name!r}", sign.due, is_dead)
             for name, (thread, sign) in list(self._signs.items())
-            if not (is_dead := not thread.is_alive()) or not self._requested.is_set()
+            if not (is_dead := not thread.is_alive()) or not self._ending.requested.is_set()
         ]

@@ -64,10 +64,10 @@ def scene(clock: ManualClock) -> Iterator[QueueScene]:
         for worker in found.workers:
             worker.request_shutdown(0.0)
         # Ends the polls that are under way, and the waits of the workers.
-        while any(not worker._ended.is_set() for worker in found.workers):
+        while any(not worker._ending.ended.is_set() for worker in found.workers):
             found.pass_time(30.0)
             for worker in found.workers:
-                worker._ended.wait(0.05)
+                worker._ending.ended.wait(0.05)
 
 
 @pytest.fixture

@@ -8,6 +8,9 @@ import time
 
 from sparkinesis.queue import QueueApplication, QueueOptions, QueueRecord
 
+VISIBILITY = 20
+"""Seconds: longer than a busy machine keeps a process from extending its holds."""
+
 
 def main(endpoint: str, arn: str, path: str, concurrency: str) -> None:
     # One write for each line: what a killed process had written is there.
@@ -22,7 +25,7 @@ def main(endpoint: str, arn: str, path: str, concurrency: str) -> None:
         handle,
         endpoint=endpoint,
         concurrency=int(concurrency),
-        options=QueueOptions(wait_time=1, visibility_timeout=4),
+        options=QueueOptions(wait_time=1, visibility_timeout=VISIBILITY),
     ).run()
 
 

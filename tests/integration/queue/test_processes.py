@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from sparkinesis.local import LocalServer
+from tests.integration.queue.receiver_process import VISIBILITY
 from tests.pace import Deadline, eventually
 
 REGION = "eu-west-1"
@@ -125,7 +126,7 @@ def test_a_kill_loses_nothing_and_repeats_only_what_was_in_hand(
         for pid, at in sorted(by, key=lambda one: one[1])[:-1]:
             assert pid in receivers.killed, f"{number} was repeated without a kill: {by}"
             # In hand: received less than a hold before the kill.
-            assert receivers.killed[pid] - at < 5.0, by
+            assert receivers.killed[pid] - at < VISIBILITY + 1.0, by
 
 
 def test_sigterm_repeats_nothing(server: LocalServer, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from tests.simulation.subject import planted
 
 BUGS = planted("""
 an aggregate is acknowledged with its first user record | acknowledged_after_handling
-    queue.handling:Handling.works
+    queue.handling:Handling.calls_for
     - held.parts = len(found)
     + held.parts = 1
 a record is acknowledged when its handler begins | acknowledged_after_handling
@@ -23,7 +23,7 @@ a coroutine that was cancelled has failed | acknowledged_after_handling
     + if False:
 a record that fails is given up | nothing_is_lost
     queue.hold_rules:verdict
-    - return Verdict(Fate(retry_seconds(policy, receive_count, uniform)))
+    - return Verdict(Settlement(retry_seconds(policy, receive_count, uniform)))
     + return Verdict(ACKNOWLEDGE)
 a receive that fails is the last one | nothing_is_lost
     queue.receiving:Receiving._may_go_on
@@ -50,8 +50,8 @@ a hold counts from its answer | one_at_a_time
     + self._deliver(records, self._clock())
 an extension counts from its answer | one_at_a_time
     queue.holds:HoldKeeper._apply
-    - held.until = sent_at + self.visibility
-    + held.until = now + self.visibility
+    - held.until = sent_at + self._terms.visibility
+    + held.until = now + self._terms.visibility
 a hold that has ended is noticed late | one_at_a_time
     queue.holds:HoldKeeper.is_held
     + return not held.is_let_go
@@ -63,9 +63,8 @@ holds are extended in the last moment | extended_or_let_go
     queue.hold_rules:extension_due
     + return sent_at + 0.999 * visibility
 a receive waits for longer than its holds last | extended_or_let_go
-    queue.worker:QueueWorker.__init__
-    - max(1, min(options.wait_time, visibility // 2))
-    + options.wait_time
+    queue.hold_rules:poll_seconds
+    + return wait_time
 a hold is extended once | extended_or_let_go
     queue.holds:HoldKeeper._apply
     - self._watch(held, sent_at)
@@ -76,7 +75,7 @@ handlers are not told of a lost hold | extended_or_let_go
     + pass
 an acknowledged record is counted as lost | extended_or_let_go
     queue.holds:HoldKeeper._apply
-    - if held.asked and means is Answer.LOST:
+    - if held.asked and means is Meaning.LOST:
     + if False:
 lost holds are not counted | extended_or_let_go
     queue.holds:HoldKeeper._lose
@@ -97,7 +96,7 @@ records wait for slow handlers | no_receive_without_room
     queue.hold_rules:spare_places
     + return MOST_RECEIVED
 a shutdown waits for handlers for ever | shutdown_is_bounded
-    queue.worker:QueueWorker._seconds_left
+    queue.worker:_Ending.seconds_left
     + return float("inf")
 what no handler has begun is not released | shutdown_is_bounded
     queue.handling:Handling.release_left

@@ -238,7 +238,7 @@ class World:
             new_rng=lambda: random.Random(scheduler.rng.getrandbits(64)),
         )
         worker = self._application.worker(timing=timing)
-        receiver = Receiver(process, worker, worker._keeper.visibility)
+        receiver = Receiver(process, worker, worker._visibility)
         self.receivers.append(receiver)
         worker.start()
         try:

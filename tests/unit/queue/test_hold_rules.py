@@ -11,7 +11,7 @@ from sparkinesis.queue.hold_rules import (
     LONGEST_VISIBILITY,
     QUEUE_RETRY,
     RELEASE,
-    Answer,
+    Meaning,
     extension_due,
     meaning,
     retry_seconds,
@@ -81,7 +81,7 @@ def test_a_policy_counts_the_deliveries() -> None:
 
     letter = DeadLetter(target)
     policy = Retry(attempts=3, then=letter)
-    assert verdict(policy, 2, least).fate.visible_after is not None
+    assert verdict(policy, 2, least).settlement.visible_after is not None
     assert verdict(policy, 3, least) == (ACKNOWLEDGE, letter, False, False)
     assert verdict(Skip(), 1, least) == (ACKNOWLEDGE, None, False, True)
     assert verdict(Stop(), 1, least) == (RELEASE, None, True, False)
@@ -90,13 +90,13 @@ def test_a_policy_counts_the_deliveries() -> None:
 @pytest.mark.parametrize(
     ("code", "means"),
     [
-        (None, Answer.DONE),
-        ("ThrottlingException", Answer.AGAIN),
-        ("InternalFailureException", Answer.AGAIN),
-        ("Unknown", Answer.AGAIN),
-        ("ResourceNotFoundException", Answer.LOST),
-        ("InvalidArgumentException", Answer.LOST),
+        (None, Meaning.DONE),
+        ("ThrottlingException", Meaning.AGAIN),
+        ("InternalFailureException", Meaning.AGAIN),
+        ("Unknown", Meaning.AGAIN),
+        ("ResourceNotFoundException", Meaning.LOST),
+        ("InvalidArgumentException", Meaning.LOST),
     ],
 )
-def test_failed_entries_may_succeed_or_not(code: str | None, means: Answer) -> None:
+def test_failed_entries_may_succeed_or_not(code: str | None, means: Meaning) -> None:
     assert meaning(code) is means
