@@ -78,9 +78,9 @@ class Tree:
                     os.chdir(ROOT)
                     os.environ["PYTHONPATH"] = str(self._src)
                     sys.path.insert(0, str(self._src))
-                    code = do()
+                    found = do()
                     sys.stdout.flush()  # which the exit does not do
-                    os._exit(code)
+                    os._exit(found)
                 finally:
                     os._exit(70)
             code = _wait(process, limit)
