@@ -123,13 +123,16 @@ class Network:
         self.made: list[Wire] = []
         self.asked: list[tuple[Any, float]] = []
         self.before_each: Callable[[], object] = _nothing
+        self._really = socket.create_connection
 
     def wire(self, *answers: bytes | Sequence[Piece]) -> Wire:
         self.wires.append(made := Wire(*answers))
         self.made.append(made)
         return made
 
-    def connect(self, address: Any, timeout: float) -> Wire:
+    def connect(self, address: Any, timeout: float, *others: Any, **more: Any) -> Any:
+        if address[0] in {"127.0.0.1", "localhost"}:  # a thread of another test's, which still runs
+            return self._really(address, timeout, *others, **more)
         self.asked.append((address, timeout))
         self.before_each()
         made = self.wires.popleft()
