@@ -43,7 +43,7 @@ class Fault:
     entries: with a code, PutRecords returns the error for these entries only (0-based) and stores
     the others. DynamoDB's BatchExecuteStatement does the same for these statements; the codes are
     those of BatchStatementError, such as ThrottlingError, TransactionConflict or
-    InternalServerError. So do the calls on receipt handles of a queue, in `Failed`.
+    InternalServerError. So do the calls on receipt handles of a queue, in ``Failed``.
     takes_effect: with a code, the call (or the entries) takes effect although the error is
     returned, as after an internal error of the service.
     delay_ms: the call takes effect at once; its response is sent this many ms later (real time).

@@ -165,7 +165,7 @@ class LocalKinesis:
     ) -> CallResult:
         """Execute one encoded request. The service's errors are outcomes, not exceptions.
 
-        may_wait: return a receive that has to wait for a queue's records as `CallResult.waiting`.
+        may_wait: return a receive that has to wait for a queue's records as ``CallResult.waiting``.
         """
         with self._lock:
             context = self._context(operation, region)
