@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from sparkinesis.errors import Check, OptionError, ProcessorError, check_all
 from sparkinesis.lease.rules.other_workers import default_worker_id
-from sparkinesis.metrics.health.pages import ServedTally
 from sparkinesis.metrics.metric import AwsPlace, Measured
 from sparkinesis.metrics.metrics import metrics_of
 from sparkinesis.public import public_queue
 from sparkinesis.queue.address import QueueAddress, check_queue_name, queue_address
-from sparkinesis.queue.client import QueueClient, QueueDescription
+from sparkinesis.queue.client import MOST_ENTRIES, QueueClient, QueueDescription
 from sparkinesis.queue.finding import NewQueue, Queues
 from sparkinesis.queue.handling import HandlerSettings
-from sparkinesis.queue.hold_rules import MOST_RECEIVED, QUEUE_RETRY, poll_seconds
+from sparkinesis.queue.hold_rules import QUEUE_RETRY, poll_seconds
 from sparkinesis.queue.options import DEFAULT_QUEUE_OPTIONS, QueueOptions
 from sparkinesis.queue.worker import QueueWorker
 from sparkinesis.stream.address import (
@@ -43,6 +42,8 @@ from sparkinesis.worker.processors.user_methods import (
 
 if TYPE_CHECKING:
     import asyncio
+
+    from sparkinesis.metrics.health.pages import ServedTally
 
 _MOST_AT_A_TIME = 1_000
 
@@ -100,7 +101,7 @@ class QueueApplication:
         yield ("on_error",), lambda: check_policy(self.on_error)
         yield ("concurrency",), partial(self._count, "concurrency", _MOST_AT_A_TIME)
         if self.batch_size is not None:
-            yield ("batch_size",), partial(self._count, "batch_size", MOST_RECEIVED)
+            yield ("batch_size",), partial(self._count, "batch_size", MOST_ENTRIES)
         for name, kind in (("options", QueueOptions), ("credentials", CredentialSource)):
             yield (name,), partial(self._kind, name, kind)
         if self.create is not None:
@@ -180,7 +181,11 @@ class QueueApplication:
         queues = Queues(self.region, self.endpoint, self.credentials)
         # The port first, before anything is called.
         labels = {"application": self.name or self.queue}
-        served = ServedTally.of_option(self.options.http, labels)
+        served: ServedTally | None = None
+        if self.options.http is not None:
+            from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415 - imports http.server
+
+            served = ServedTally.of_option(self.options.http, labels)
         try:
             address, description = queues.find(self.queue, self.create)
             return self._assemble(address, description, timing, loop, served)

@@ -60,16 +60,19 @@ _TARGET_RETRY = Retry(base=10.0, cap=600.0)
 class HandlerCall:
     """One call of a handler: the user records for it."""
 
-    __slots__ = ("began_at", "helds", "records", "returned", "size")
+    __slots__ = ("began_at", "records", "returned", "size")
 
-    def __init__(self, records: list[QueueRecord], helds: list[Held], size: int) -> None:
+    def __init__(self, records: list[QueueRecord], size: int) -> None:
         self.records = records
-        self.helds = helds
-        """The hold of each record."""
         self.size = size
         """The bytes of data whose memory the call gives back."""
         self.began_at = 0.0
         self.returned: object = None
+
+    @property
+    def holds(self) -> Iterable[Held]:
+        """The holds of its records, each once."""
+        return dict.fromkeys(record._held for record in self.records)
 
 
 class HandlerSettings(msgspec.Struct, frozen=True):
@@ -122,19 +125,16 @@ class Handling:
         """Take records in hand, and return the calls to make for them."""
         helds = self._keeper.hold(received, sent_at)
         records: list[QueueRecord] = []
-        mine: list[Held] = []
+        sizes: list[int] = []
         for one, held in zip(received, helds, strict=True):
             found = self._opened(one, held)
             held.parts = len(found)
             records += found
-            mine += [held] * len(found)
+            sizes += [len(one.data), *[0] * (len(found) - 1)]
         self._places.unpacked(len(records) - len(received))
         size = self._settings.batch_size or 1
-        bytes_of = _shares(received, helds, mine)
         return [
-            HandlerCall(
-                records[at : at + size], mine[at : at + size], sum(bytes_of[at : at + size])
-            )
+            HandlerCall(records[at : at + size], sum(sizes[at : at + size]))
             for at in range(0, len(records), size)
         ]
 
@@ -197,7 +197,7 @@ class Handling:
             work.returned = await returned
 
         cancel = self._calls.begin_task(run(self._given(records)), done)
-        for held in dict.fromkeys(work.helds):
+        for held in work.holds:
             held.on_lost(cancel)
 
     def _finish(
@@ -221,7 +221,8 @@ class Handling:
         """Return the records that the handler is called for: held ones, decoded."""
         work.began_at = self._clock()
         found = []
-        for record, held in zip(work.records, work.helds, strict=True):
+        for record in work.records:
+            held = record._held
             if not record.is_held:
                 self._keeper.drop(held)
                 continue
@@ -245,7 +246,7 @@ class Handling:
             failed = self._named(work.returned, records) if error is None else set(records)
         except ProcessorError as mistake:
             error, failed = mistake, set(records)
-        if isinstance(error, CancelledError) and any(held.is_let_go for held in work.helds):
+        if isinstance(error, CancelledError) and any(held.is_let_go for held in work.holds):
             # Its handler did not fail: one of its records is no longer ours. The others come again.
             for record in records:
                 settle(record, RELEASE)
@@ -366,13 +367,3 @@ def _stored(one: Received) -> Record:
         sequence_number="0",
         approximate_arrival_timestamp=one.arrived_at,
     )
-
-
-def _shares(received: Sequence[Received], helds: Sequence[Held], mine: Sequence[Held]) -> list[int]:
-    """Return the bytes that each user record stands for: its share of the record received."""
-    sizes = {held: len(one.data) for one, held in zip(received, helds, strict=True)}
-    shares, seen = [], set()
-    for held in mine:
-        shares.append(0 if held in seen else sizes[held])
-        seen.add(held)
-    return shares

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from sparkinesis.queue.client import MOST_ENTRIES
 from sparkinesis.stream.calls.retry import exponential_backoff
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop, last_resort
 
-MOST_RECEIVED = 10
-"""The most records of one receive, and the most entries of one acknowledgement (API reference)."""
+Uniform: TypeAlias = Callable[[float, float], float]
+"""Draws a number evenly between two."""
+
 LONGEST_VISIBILITY = 43_200
 """The longest visibility timeout in seconds (API reference)."""
 
@@ -38,9 +40,7 @@ def poll_seconds(wait_time: int, visibility: int) -> int:
     return max(1, min(wait_time, visibility // 2))
 
 
-def extension_due(
-    sent_at: float, visibility: float, uniform: Callable[[float, float], float]
-) -> float:
+def extension_due(sent_at: float, visibility: float, uniform: Uniform) -> float:
     """Return the time at which a hold is extended that a request sent at ``sent_at`` began."""
     return sent_at + visibility * uniform(_EXTEND_FROM, _EXTEND_TO)
 
@@ -54,8 +54,8 @@ def spare_places(concurrency: int, mean_seconds: float | None, visibility: float
     """
     if mean_seconds is None:
         return 0
-    longest = MOST_RECEIVED * mean_seconds / concurrency
-    return MOST_RECEIVED if longest <= min(_QUICK, visibility / _PART_OF_VISIBILITY) else 0
+    longest = MOST_ENTRIES * mean_seconds / concurrency
+    return MOST_ENTRIES if longest <= min(_QUICK, visibility / _PART_OF_VISIBILITY) else 0
 
 
 class Settlement(NamedTuple):
@@ -81,9 +81,7 @@ class Verdict(NamedTuple):
     """The record is given up, and logged."""
 
 
-def verdict(
-    policy: OnError, receive_count: int, uniform: Callable[[float, float], float]
-) -> Verdict:
+def verdict(policy: OnError, receive_count: int, uniform: Uniform) -> Verdict:
     """Return what becomes of a record whose handler raised in its n-th delivery.
 
     The queue's own MaxReceiveCount goes on: it may make a dead letter of the record sooner.
@@ -98,9 +96,7 @@ def verdict(
     return Verdict(ACKNOWLEDGE, hand_to=resort)
 
 
-def retry_seconds(
-    policy: Retry, receive_count: int, uniform: Callable[[float, float], float]
-) -> int:
+def retry_seconds(policy: Retry, receive_count: int, uniform: Uniform) -> int:
     """Return the whole seconds until the next delivery, which grow with the deliveries so far.
 
     Drawn from the upper half of the back-off: a wait near 0 would spend a delivery for nothing.
@@ -128,6 +124,3 @@ def meaning(code: str | None) -> Meaning:
     if code is None:
         return Meaning.DONE
     return Meaning.LOST if code in _VOID else Meaning.AGAIN
-
-
-Uniform: TypeAlias = Callable[[float, float], float]

@@ -26,8 +26,8 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.health.signs import expect
 from sparkinesis.metrics.metrics import Metrics
-from sparkinesis.queue.client import QueueClient, Received
-from sparkinesis.queue.hold_rules import MOST_RECEIVED, Uniform, spare_places
+from sparkinesis.queue.client import MOST_ENTRIES, QueueClient, Received
+from sparkinesis.queue.hold_rules import Uniform, spare_places
 from sparkinesis.stream.calls.retry import (
     error_code,
     exponential_backoff,
@@ -89,7 +89,7 @@ class Places:
 
     def reserve(self) -> int:
         """Wait for free places, and take 1 to 10 of them; 0 once the places are closed."""
-        enough = min(MOST_RECEIVED, self._most)
+        enough = min(MOST_ENTRIES, self._most)
         with self._changed:
             while not self._is_closed:
                 if not self._free():
@@ -98,7 +98,7 @@ class Places:
                     continue
                 self._changed.wait_for(lambda: self._is_closed or self._free() >= enough, _GATHER)
                 # Another receive may have taken the places meanwhile.
-                asked = 0 if self._is_closed else min(MOST_RECEIVED, self._free())
+                asked = 0 if self._is_closed else min(MOST_ENTRIES, self._free())
                 if asked:
                     self._taken += asked
                     return asked
@@ -141,7 +141,7 @@ class Places:
             free = self._free()
             if self._is_closed:
                 self._changed.notify_all()
-            elif free and (not before or free >= min(MOST_RECEIVED, self._most)):
+            elif free and (not before or free >= min(MOST_ENTRIES, self._most)):
                 self._changed.notify()
 
     def close(self) -> None:
@@ -296,7 +296,7 @@ class Receiving:
         with self._lock:
             if got < asked:
                 self._wanted = 1
-            elif got == MOST_RECEIVED and self._wanted < MOST_POLLS:
+            elif got == MOST_ENTRIES and self._wanted < MOST_POLLS:
                 if self._wanted not in self._threads:
                     self._begin(self._wanted)
                 self._wanted += 1

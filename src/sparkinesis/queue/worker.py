@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.metrics.catalogue import QUEUE_IN_HAND
 from sparkinesis.metrics.health.liveness import CHECK_EVERY, Liveness, Part
-from sparkinesis.metrics.health.pages import HealthServer, ServedTally, pages
 from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.metrics.metrics import Metrics, Sample
 from sparkinesis.public import public_queue
@@ -32,6 +32,9 @@ from sparkinesis.worker.processors.user_calls import UserCalls
 from sparkinesis.worker.processors.user_methods import asynchronous
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
+
+if TYPE_CHECKING:
+    from sparkinesis.metrics.health.pages import HealthServer, ServedTally
 
 _log = logging.getLogger(__name__)
 
@@ -235,6 +238,8 @@ class QueueWorker:
 
     def serve(self, served: ServedTally) -> None:
         """Serve health and metrics by HTTP until the worker ends."""
+        from sparkinesis.metrics.health.pages import pages  # noqa: PLC0415 - imports http.server
+
         place = self.log_place
         labels = {"application": place.application, "worker": place.worker}
         self._http = served.server

@@ -19,7 +19,7 @@ the records that a batch names as failed are acknowledged | acknowledged_after_h
     + return set()
 a coroutine that was cancelled has failed | acknowledged_after_handling
     queue.handling:Handling._settle
-    - if isinstance(error, CancelledError) and any(held.is_let_go for held in work.helds):
+    - if isinstance(error, CancelledError) and any(held.is_let_go for held in work.holds):
     + if False:
 a record that fails is given up | nothing_is_lost
     queue.hold_rules:verdict
@@ -35,8 +35,8 @@ the places of a receive that fails stay taken | nothing_is_lost
     + pass
 only the first place that is free is told | nothing_is_lost
     queue.receiving:Places.free
-    - elif free and (not before or free >= min(MOST_RECEIVED, self._most)):
-    + elif free == 1 or free >= min(MOST_RECEIVED, self._most):
+    - elif free and (not before or free >= min(MOST_ENTRIES, self._most)):
+    + elif free == 1 or free >= min(MOST_ENTRIES, self._most):
 a hold lasts as long as the queue says by now | one_at_a_time
     queue.receiving:Receiving.__init__
     - self._visibility = visibility
@@ -83,18 +83,18 @@ lost holds are not counted | extended_or_let_go
     + pass
 each receive asks for ten records | no_receive_without_room
     queue.receiving:Places.reserve
-    - min(MOST_RECEIVED, self._free())
-    + MOST_RECEIVED
+    - min(MOST_ENTRIES, self._free())
+    + MOST_ENTRIES
 two receives take the same place | no_receive_without_room
     queue.receiving:Places.reserve
-    - min(MOST_RECEIVED, self._free())
-    + max(1, min(MOST_RECEIVED, self._free()))
+    - min(MOST_ENTRIES, self._free())
+    + max(1, min(MOST_ENTRIES, self._free()))
 the user records of an aggregate take one place | no_receive_without_room
     queue.receiving:Places.unpacked
     + pass
 records wait for slow handlers | no_receive_without_room
     queue.hold_rules:spare_places
-    + return MOST_RECEIVED
+    + return MOST_ENTRIES
 a shutdown waits for handlers for ever | shutdown_is_bounded
     queue.worker:_Ending.seconds_left
     + return float("inf")
