@@ -12,7 +12,7 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkinesis.errors import OptionError, SparkinesisError
 
@@ -32,17 +32,19 @@ def load_application(path: str) -> Application | QueueApplication:
     `UserModuleError` if the module itself raises.
     """
     from sparkinesis.application import Application  # noqa: PLC0415 - slow to import
-    from sparkinesis.queue.application import QueueApplication  # noqa: PLC0415
 
-    kinds = (Application, QueueApplication)
     module_name, _, name = path.partition(":")
     names = module_name.split(".")
     if names[-1] == "py" or not all(one.isidentifier() for one in (*names, name or _USUAL_NAME)):
         raise OptionError(_malformed(path, module_name))
     module = _import(module_name)
+    kinds: tuple[type[Any], ...] = (Application,)
+    if (queues := sys.modules.get("sparkinesis.queue.application")) is not None:
+        kinds += (queues.QueueApplication,)  # imported by the user's module, or it has none
     found = getattr(module, name or _USUAL_NAME, None)
     if isinstance(found, kinds):
-        return found
+        application: Application | QueueApplication = found
+        return application
     applications = [key for key, one in vars(module).items() if isinstance(one, kinds)]
     what = f"{module_name}:{name or _USUAL_NAME} "
     if found is None:
