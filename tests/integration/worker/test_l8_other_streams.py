@@ -53,6 +53,14 @@ def test_a_stream_made_anew_with_more_shards_is_read_by_a_worker_that_runs(
     assert mark.split(":")[2] == scene.stream
 
 
+def test_a_stream_made_anew_is_read_whole_where_its_shards_had_no_checkpoint(scene: Scene) -> None:
+    """Its first records would do for the old leases: no position is refused."""
+    scene.start()
+    scene.journal.wait_for_data(*put_into_each(scene, "old"))
+    make_anew(scene, 4)
+    scene.journal.wait_for_data(*put_into_each(scene, "new"))
+
+
 @pytest.mark.parametrize("retrieval", ["polling"])
 def test_two_workers_follow_a_stream_that_was_made_anew(scene: Scene) -> None:
     for _ in range(2):

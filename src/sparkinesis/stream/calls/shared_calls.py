@@ -5,6 +5,7 @@ The service's clock is one of the answers that they share.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -33,28 +34,40 @@ class SharedAnswer(Generic[_T]):
         self._fresh_for = fresh_for
         self._clock = clock
         self._lock = threading.Lock()
-        self._answered: tuple[float, _T] | None = None
+        self._answered: tuple[float, float, _T] | None = None
+        """When the call began and when it ended, and its answer."""
         self._failed: tuple[float, Exception] | None = None
 
     def __call__(self) -> _T:
         """Return the answer. Raises the call's error in every thread that waited for the call."""
         return self.with_age()[0]
 
-    def with_age(self) -> tuple[_T, float]:
-        """Return the answer and its age in seconds. Raises the same errors."""
+    def asked_since(self, instant: float) -> _T:
+        """Return the answer of a call that began at ``instant`` or later. Raises the same errors.
+
+        For a thread that has just seen a sign that the last answer holds no more.
+        """
+        return self.with_age(instant)[0]
+
+    def with_age(self, since: float = -math.inf) -> tuple[_T, float]:
+        """Return the answer and its age in seconds. Raises the same errors.
+
+        since: as in `asked_since`.
+        """
         began = self._clock()
         with self._lock:
             if self._failed is not None and began <= self._failed[0]:
                 raise self._failed[1]
-            if self._answered is None or self._clock() - self._answered[0] >= self._fresh_for:
+            last = self._answered
+            if last is None or last[0] < since or self._clock() - last[1] >= self._fresh_for:
+                asked_at = self._clock()
                 try:
                     answer = self._call()
                 except Exception as error:
                     self._failed = self._clock(), error
                     raise
-                self._answered = self._clock(), answer
-            at, answer = self._answered
-            return answer, self._clock() - at
+                last = self._answered = asked_at, self._clock(), answer
+            return last[2], self._clock() - last[1]
 
 
 _SUMMARY_IS_FRESH_FOR = 1.0

@@ -13,6 +13,7 @@ from sparkinesis.lease.lease import lease_key
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.stream.address import StreamIdentifier, StreamMark, place_of
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
+from sparkinesis.stream.calls.shared_calls import SharedAnswer
 from sparkinesis.stream.calls.stream_identity import SameStreams
 from sparkinesis.stream.position import Position
 from sparkinesis.stream.timing import Timing
@@ -96,15 +97,10 @@ class ConsumerSettings(WorkerSettings, frozen=True, kw_only=True):
     """The service's clock when the worker opened the stream (epoch ms)."""
     service_time_ms: Callable[[], int]
     """The service's clock now (epoch ms). Raises the errors of `StreamClient`."""
-    describe: Callable[[], StreamSummary] | None = None
-    """Returns the stream's summary, one call for all shards; None: each asks the client."""
-
+    describe: SharedAnswer[StreamSummary]
+    """The stream's summary, by one call for all shards."""
     same_streams: SameStreams | None = None
     """Knows whether one of several streams is still the one that was opened."""
-
-    def summary(self) -> StreamSummary:
-        """Return the stream's summary, at most a second old. Raises `StreamClient`'s errors."""
-        return (self.describe or self.client.describe)()
 
     def require_same_stream(self, at: float, mark: StreamMark | None) -> None:
         """Raise `StreamNotFoundError` unless the stream still existed at a time by `clock`.
@@ -115,7 +111,7 @@ class ConsumerSettings(WorkerSettings, frozen=True, kw_only=True):
         if self.same_streams is not None and self.stream is not None:
             self.same_streams.require(self.client.address, self.stream, at)
         elif mark is not None:
-            created_ms = self.summary().created_ms
+            created_ms = self.describe.asked_since(at).created_ms
             if not StreamMark.of(self.client.stream_arn(), created_ms).is_stream(mark):
                 created = datetime.fromtimestamp(created_ms / 1000, timezone.utc)
                 raise StreamNotFoundError(

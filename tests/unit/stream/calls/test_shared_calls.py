@@ -49,6 +49,19 @@ def test_threads_that_wait_for_a_call_share_its_error_and_later_ones_ask_again()
     assert shared() == 3
 
 
+def test_an_answer_serves_until_it_is_old_or_was_asked_for_too_early() -> None:
+    service = Service()
+    shared = SharedAnswer(service, 2.0, service.clock)
+    began = service.now
+    assert [shared(), shared.asked_since(began)] == [1, 1]
+    service.now += 1.0
+    assert [shared(), shared.asked_since(began), shared.asked_since(service.now)] == [1, 1, 2]
+    service.now += 1.5
+    assert shared.with_age() == (2, 1.5)
+    service.now += 0.5
+    assert shared.with_age() == (3, 0.0)
+
+
 def test_calls_of_an_operation_come_some_time_apart() -> None:
     slept: list[float] = []
     now = 10.0

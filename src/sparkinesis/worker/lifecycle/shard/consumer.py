@@ -27,7 +27,13 @@ from functools import partial
 
 import msgspec
 
-from sparkinesis.errors import LeaseLostError, ProcessorError, SparkinesisError, StreamNotFoundError
+from sparkinesis.errors import (
+    ConsumerNotFoundError,
+    LeaseLostError,
+    ProcessorError,
+    SparkinesisError,
+    StreamNotFoundError,
+)
 from sparkinesis.events import LeaseEnd
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
@@ -240,6 +246,8 @@ class ShardConsumer:
         problem: SparkinesisError | None = None
         if is_doubted := isinstance(error, StreamNotFoundError):
             self._worker.doubt_stream(stream)
+        elif stream is None and isinstance(error, ConsumerNotFoundError):
+            self._worker.doubt_stream(None)  # a stream that is deleted takes its consumers along
         if isinstance(error, ProcessorError):
             self._worker.fail(error)  # logs and counts it
         elif not is_doubted or stream is None:  # of several, one report says it for all shards

@@ -202,7 +202,7 @@ class StartCheck:
             unread = WantedRecords(start)
         self._unread = unread
         self._retention = RetentionCheck(
-            settings.client, on_loss=self._report, describe=settings.summary
+            settings.client, on_loss=self._report, describe=settings.describe
         )
         self._is_reported = False
 
@@ -224,7 +224,7 @@ class StartCheck:
         if not unread.may_have_lost(now_ms, SHORTEST_RETENTION_MS):
             return
         # Only now are calls for the stream's retention period and age worth their cost.
-        stream = self._settings.summary()
+        stream = self._settings.describe()
         if (
             unread.may_have_lost(now_ms, stream.retention_ms)
             and stream.created_ms < now_ms - stream.retention_ms

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -138,10 +137,11 @@ class OnlyStream(Streams):
         if is_sure or now < self._ask_at:
             return
         self._is_doubted, self._ask_at = False, now + _ASK_AGAIN
-        # A stream that is gone, or a service that does not answer: its readers meet that, too, and
-        # doubt the stream again.
-        with suppress(StreamNotFoundError, AccessDeniedError, ServiceError):
+        try:
             self._stream.syncer.settle()
+        except (StreamNotFoundError, AccessDeniedError, ServiceError):
+            # Nothing is known. The stream may come back before its readers meet an error again.
+            self._is_doubted = True
 
     def begin(self, wait: Callable[[float], bool]) -> None:
         scan = self._table.scan(consistent=True)

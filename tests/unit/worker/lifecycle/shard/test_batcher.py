@@ -26,6 +26,7 @@ from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.stream.address import StreamAddress, StreamIdentifier, StreamMark
 from sparkinesis.stream.calls.client import StreamSummary
+from sparkinesis.stream.calls.shared_calls import SharedAnswer
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import ChildShard, Fetched, HashKeyRange, Page, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
@@ -182,6 +183,7 @@ def batcher(
         metrics=metrics,
         reads=reads,
         stream=stream,
+        describe=SharedAnswer(service.describe, 1.0, lambda: service.now),
         same_streams=cast(Any, service),
     )
     taker = cast(Any, None)
@@ -733,6 +735,19 @@ def test_what_is_gone_with_its_stream_is_no_loss_of_the_new_stream(
     assert service.stopped == 1
     assert reading.end is None
     assert "lost" not in caplog.text
+
+
+def test_a_stream_that_was_described_just_before_it_was_made_anew_is_asked_for_again(
+    service: Service,
+) -> None:
+    former = StreamMark("us-east-1", "123456789012", "s", 5_000_000)
+    service.created_ms = former.created_ms
+    reading = batcher(service, mark=former)
+    service.pages = [PositionNotFoundError("gone"), PositionNotFoundError("gone")]
+    assert reading.take() is None
+    service.created_ms, service.now = 9_000_000, service.now + 0.5
+    with pytest.raises(StreamNotFoundError, match="was deleted, and made anew"):
+        reading.take()
 
 
 def test_the_first_records_of_a_retrieval_are_those_of_the_stream_that_was_opened(

@@ -133,7 +133,7 @@ class Stream:
     def check(self, start: Position, unread: WantedRecords | None = None) -> StartCheck:
         settings = SimpleNamespace(
             client=SimpleNamespace(address="s", list_shards=self.list_shards),
-            summary=self.summary,
+            describe=self.summary,
             skip_before=lambda now_ms: self._bound_ms,
             reporter=lambda shard_id: SimpleNamespace(
                 lost=lambda text: self.lost.append(f"{shard_id}: {text}")

@@ -54,14 +54,18 @@ def test_the_service_is_asked_after_a_doubt_and_while_rows_are_of_another_stream
     stream.settle([OWN, JAVAS])
     assert asked.times == []
     stream.doubt(None)
-    stream.settle([OWN])  # in vain: its readers doubt the stream again
-    asked.now = 103.0
+    stream.settle([OWN])  # in vain, so it is asked again
     stream.settle([OWN])
     assert asked.times == [100.0]
-    stream.settle([OWN, LATER])
-    assert asked.times == [100.0, 103.0]
-    asked.now = 104.0
-    stream.settle([OWN, LATER])
+    asked.now = 103.0
+    stream.settle([OWN])
     asked.now = 106.0
+    stream.settle([OWN])
+    assert asked.times == [100.0, 103.0]
+    stream.settle([OWN, LATER])
+    asked.now = 107.0
     stream.settle([OWN, LATER])
     assert asked.times == [100.0, 103.0, 106.0]
+    asked.now = 109.0
+    stream.settle([OWN, LATER])
+    assert asked.times == [100.0, 103.0, 106.0, 109.0]
