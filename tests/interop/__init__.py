@@ -2,5 +2,5 @@
 
 `scenarios` are played on `servers`, which are installed in .venv/interop by package.json, its lock
 file and pom.xml; `judge` decides. ``make test`` tests only the conclusions. `kcl` is ``make
-interop``.
+interop``, `queues` is ``make interop-queues``: our server, by clients that others wrote.
 """

@@ -53,7 +53,7 @@ def install(dynamodbs: Sequence[str]) -> None:
     for name in ("package.json", "package-lock.json"):
         shutil.copy(HERE / name, CACHE / name)
     if is_stale(CACHE / "node_modules" / ".package-lock.json", HERE / "package-lock.json"):
-        print("Installing kinesis-mock and dynalite (once) ...", flush=True)
+        print("Installing kinesis-mock, dynalite and an SDK (once) ...", flush=True)
         run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
     libraries = CACHE / "dynamodb-local"
     if DYNAMODB_LOCAL in dynamodbs and is_stale(libraries, HERE / "pom.xml"):
