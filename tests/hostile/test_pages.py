@@ -15,7 +15,7 @@ from sparkinesis.errors import CorruptEventStreamError, ServiceError
 from sparkinesis.local.wire.push import framed
 from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder
-from sparkinesis.stream.page import Event, Page, shard_of
+from sparkinesis.stream.page import Page, SubscribeToShardEvent, shard_of
 from sparkinesis.stream.position import AfterRecord, parse_position
 from sparkinesis.stream.reading.arrow import to_arrow
 from tests.event_stream import INITIAL_RESPONSE, records_event
@@ -67,7 +67,7 @@ answers = fields(
 RECORD = {"Data": "YQ==", "PartitionKey": "k", "SequenceNumber": "5"}
 
 
-def use(page: Page | Event) -> None:
+def use(page: Page | SubscribeToShardEvent) -> None:
     """What readers and planners do with a page."""
     batch = to_arrow(page.records, stream="s", shard_id="0")
     batch.validate(full=True)

@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.encoding.codecs import JsonCodec
-from sparkinesis.local.model.alarm import Wait
+from sparkinesis.local.model.alarm import IdleUntil
 from sparkinesis.local.model.registered_consumer import (
     EVENT,
     End,
-    Event,
     ExceptionEvent,
-    Subscription,
+    PushedEvent,
+    ServedSubscription,
 )
 from sparkinesis.local.wire import push
 from tests.simulation.kinesis import READ_TIMEOUT
@@ -59,7 +59,7 @@ class Connection:
         self,
         scheduler: Scheduler,
         kinesis: LocalKinesis,
-        subscription: Subscription,
+        subscription: ServedSubscription,
         process: Process,
         faults: Faults,
     ) -> None:
@@ -115,11 +115,11 @@ class Connection:
         if self._on_the_way >= self._room:
             return  # `read` makes room
         step = self._kinesis.next_step(self._subscription)
-        if isinstance(step, Wait):
+        if isinstance(step, IdleUntil):
             timeout = self._kinesis.timeout_s(step.until_ms)
             assert timeout is not None
             self._push_at(self._scheduler.now + timeout)
-        elif isinstance(step, Event):
+        elif isinstance(step, PushedEvent):
             self._send_event(self._codec.encode(step.page))
         elif isinstance(step, ExceptionEvent):
             self.met = self.met or step.code

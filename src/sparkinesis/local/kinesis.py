@@ -20,10 +20,10 @@ from sparkinesis.local.clock import Clock, ManualClock, system_clock
 from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.encoding.codecs import Codec, JsonCodec
 from sparkinesis.local.faults import Call, CallLog, CallRecord, Fault, FaultPlan
-from sparkinesis.local.model.alarm import Wait
+from sparkinesis.local.model.alarm import IdleUntil
 from sparkinesis.local.model.limits import Limits
 from sparkinesis.local.model.queue import Poll
-from sparkinesis.local.model.registered_consumer import EVENT, Event, Step, Subscription
+from sparkinesis.local.model.registered_consumer import EVENT, PushedEvent, ServedSubscription, Step
 from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
 from sparkinesis.local.operations import OPERATIONS, Done, Result, queue_records
 from sparkinesis.local.operations.context import (
@@ -54,7 +54,7 @@ class CallResult:
     error: str | None = None
     delay_ms: int = 0
     dropped: bool = False
-    subscription: Subscription | None = None
+    subscription: ServedSubscription | None = None
     cut_after: int | None = None
     waiting: PendingCall | None = None
 
@@ -135,7 +135,7 @@ class LocalKinesis:
         answer: Json = msgspec.json.decode(outcome.body) if outcome.body else {}
         return answer
 
-    def subscribe(self, *, region: str = DEFAULT_REGION, **request: Any) -> Subscription:
+    def subscribe(self, *, region: str = DEFAULT_REGION, **request: Any) -> ServedSubscription:
         """Call SubscribeToShard in this process; `next_step` returns its events, `release` ends it.
 
         Raises: KinesisError; ConnectionDroppedError.
@@ -173,7 +173,7 @@ class LocalKinesis:
             execute = functools.partial(self._execute, context, body, call.codec)
             return self._attempt(call, execute, may_wait=may_wait)
 
-    def resume(self, call: PendingCall) -> CallResult | Wait:
+    def resume(self, call: PendingCall) -> CallResult | IdleUntil:
         """Return the result of a call that waits, or how long it has to wait still.
 
         `call.poll.alarm` wakes the caller, who has to pass the call to `leave` in the end.
@@ -212,7 +212,7 @@ class LocalKinesis:
             outcome = CallResult(error="Dropped", dropped=True, delay_ms=context.fault.delay_ms)
         else:
             delay_ms, cut_after = context.fault.delay_ms, context.fault.cut_after
-            if isinstance(result, Subscription):
+            if isinstance(result, ServedSubscription):
                 outcome = CallResult(delay_ms=delay_ms, subscription=result, cut_after=cut_after)
             else:
                 outcome = CallResult(body=codec.encode(result), delay_ms=delay_ms)
@@ -252,12 +252,12 @@ class LocalKinesis:
 
     # Subscriptions
 
-    def next_step(self, subscription: Subscription) -> Step:
+    def next_step(self, subscription: ServedSubscription) -> Step:
         """Return the next event of a subscription, its end, or how long to wait."""
         with self._lock:
             now = self.clock()
             step = subscription.next(now, self._limits)
-            if isinstance(step, Event):
+            if isinstance(step, PushedEvent):
                 records, stream = step.page.records, subscription.stream.name
                 region, shard = subscription.region, subscription.shard.id
                 self.calls.append(
@@ -265,7 +265,7 @@ class LocalKinesis:
                 )
             return step
 
-    def release(self, subscription: Subscription) -> None:
+    def release(self, subscription: ServedSubscription) -> None:
         """Close a subscription whose client has gone or has received the last event."""
         with self._lock:
             subscription.close()
@@ -321,7 +321,7 @@ def _after_effect(fault: Fault, result: Done) -> Done:
     """Return the result of a call that took effect, unless its fault hides it."""
     if fault.drop != "after" and not fault.fails_whole_call:
         return result
-    if isinstance(result, Subscription):
+    if isinstance(result, ServedSubscription):
         result.close()
     raise ConnectionDroppedError if fault.drop == "after" else _injected(fault)
 

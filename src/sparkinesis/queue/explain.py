@@ -10,7 +10,7 @@ from sparkinesis.errors import (
     StreamNotFoundError,
     printable,
 )
-from sparkinesis.stream.calls.caller import CallError, Place
+from sparkinesis.stream.calls.caller import CallError, CallTarget
 from sparkinesis.stream.calls.explain import ACCESS_DENIED, explain_place, unexplained, words
 from sparkinesis.stream.calls.retry import NOT_IMPLEMENTED, error_code, status_of
 
@@ -23,7 +23,9 @@ _OTHER_ENDPOINT = (
 )
 
 
-def explain_queue(error: CallError, operation: str, subject: str, place: Place) -> SparkinesisError:
+def explain_queue(
+    error: CallError, operation: str, subject: str, place: CallTarget
+) -> SparkinesisError:
     """Return the error to raise for ``error``, of a call on ``subject``."""
     code, where, said = error_code(error), printable(subject), words(error)
     about = explain_place(

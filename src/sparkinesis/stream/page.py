@@ -79,7 +79,7 @@ class MendedPage(Page, frozen=True):
     """The number of records that came behind later ones, or again."""
 
 
-class Event(msgspec.Struct, frozen=True, rename="pascal"):
+class SubscribeToShardEvent(msgspec.Struct, frozen=True, rename="pascal"):
     """An event of a subscription: the next records of the shard."""
 
     records: list[Record]
@@ -92,19 +92,19 @@ class Event(msgspec.Struct, frozen=True, rename="pascal"):
     """Set on the last event of a closed shard only."""
 
 
-class MendedEvent(Event, frozen=True):
+class MendedEvent(SubscribeToShardEvent, frozen=True):
     """An event whose records came out of order, or twice, as `MendedPage`."""
 
     mended: int = 0
     """The number of records that came behind later ones, or again."""
 
 
-def is_empty_at_tip(fetched: Page | Event) -> bool:
+def is_empty_at_tip(fetched: Page | SubscribeToShardEvent) -> bool:
     """Return True if a page or an event has no records because the reader is at the shard's tip."""
     return not fetched.records and not fetched.millis_behind_latest
 
 
-def ends_shard(event: Event) -> bool:
+def ends_shard(event: SubscribeToShardEvent) -> bool:
     """Return True if this event is the last one of a closed shard.
 
     The service names the child shards in the last event, which has no continuation number. Some
@@ -114,7 +114,7 @@ def ends_shard(event: Event) -> bool:
     return bool(event.child_shards) and is_last
 
 
-def says_more_follows(event: Event) -> bool:
+def says_more_follows(event: SubscribeToShardEvent) -> bool:
     """Return True if an event shows that its shard continues.
 
     Any other event may be the last one of a closed shard, from a server that does not name the

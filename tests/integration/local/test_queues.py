@@ -17,7 +17,7 @@ from h2.errors import ErrorCodes
 
 from sparkinesis.local import Fault, Limits, LocalServer, ManualClock
 from sparkinesis.local.kinesis import CallResult, PendingCall
-from sparkinesis.local.model.alarm import Wait
+from sparkinesis.local.model.alarm import IdleUntil
 from tests import pace
 from tests.http2 import JSON, Http2Client
 from tests.integration.local.conftest import once
@@ -62,13 +62,13 @@ class Polls:
 
     def __init__(self, server: LocalServer, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
-        self._begun: queue.Queue[Wait] = queue.Queue()
+        self._begun: queue.Queue[IdleUntil] = queue.Queue()
         self._ended: queue.Queue[PendingCall] = queue.Queue()
         resume, leave = server.kinesis.resume, server.kinesis.leave
 
-        def resumed(call: PendingCall) -> CallResult | Wait:
+        def resumed(call: PendingCall) -> CallResult | IdleUntil:
             step = resume(call)
-            if isinstance(step, Wait):
+            if isinstance(step, IdleUntil):
                 self._begun.put(step)
             return step
 

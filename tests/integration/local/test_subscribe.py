@@ -15,7 +15,7 @@ import pytest
 from botocore.exceptions import EventStreamError
 
 from sparkinesis.local import Fault, LocalServer, ManualClock
-from sparkinesis.local.model.registered_consumer import Subscription
+from sparkinesis.local.model.registered_consumer import ServedSubscription
 
 SHARD_0 = "shardId-000000000000"
 MIB = 1 << 20
@@ -100,7 +100,7 @@ def released(server: LocalServer) -> threading.Event:
     """Return an event that is set when the server releases a subscription."""
     seen, release = threading.Event(), server.kinesis.release
 
-    def watched(subscription: Subscription) -> None:
+    def watched(subscription: ServedSubscription) -> None:
         release(subscription)
         seen.set()
 

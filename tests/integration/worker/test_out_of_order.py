@@ -91,21 +91,21 @@ def test_two_events_that_change_places(
     """The second is delivered, and checkpointed; then both come again, in order."""
     numbers = [scene.put(data) for data in EXPECTED]
     monkeypatch.setattr(limits, "MAX_RECORDS_PER_GET", 2)
-    following = registered_consumer.Subscription.next
+    following = registered_consumer.ServedSubscription.next
     late: list[Any] = []
 
-    def swapped(self: registered_consumer.Subscription, now: int, quota: Any) -> Any:
+    def swapped(self: registered_consumer.ServedSubscription, now: int, quota: Any) -> Any:
         if len(late) == 1:
             late.append(None)
             return late[0]
         step = following(self, now, quota)
-        has_records = isinstance(step, registered_consumer.Event) and step.page.records.count
+        has_records = isinstance(step, registered_consumer.PushedEvent) and step.page.records.count
         if not late and has_records:
             late.append(step)
             return following(self, now, quota)
         return step
 
-    monkeypatch.setattr(registered_consumer.Subscription, "next", swapped)
+    monkeypatch.setattr(registered_consumer.ServedSubscription, "next", swapped)
     before: list[tuple[bytes, str]] = []
 
     def note(batch: Any, checkpointer: Any) -> None:

@@ -8,13 +8,13 @@ import msgspec
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.encoding.codecs import JsonCodec
-from sparkinesis.local.model.alarm import Wait
+from sparkinesis.local.model.alarm import IdleUntil
 from sparkinesis.local.model.registered_consumer import (
     End,
-    Event,
     ExceptionEvent,
+    PushedEvent,
+    ServedSubscription,
     Step,
-    Subscription,
 )
 from tests.unit.local.calls import ARN, SHARD_0, Stream, data
 
@@ -39,7 +39,7 @@ class Listener:
         **start: Any,
     ) -> None:
         self.kinesis = kinesis
-        self.subscription: Subscription = kinesis.subscribe(
+        self.subscription: ServedSubscription = kinesis.subscribe(
             ConsumerARN=consumer, ShardId=shard, StartingPosition={"Type": kind, **start}
         )
         self.woken = 0
@@ -51,7 +51,7 @@ class Listener:
     def event(self) -> dict[str, Any]:
         """Return the next event; fail if there is none."""
         step = self.step()
-        assert isinstance(step, Event), step
+        assert isinstance(step, PushedEvent), step
         event: dict[str, Any] = msgspec.json.decode(JsonCodec().encode(step.page))
         return event
 
@@ -61,13 +61,13 @@ class Listener:
     def all(self) -> list[str]:
         """Return the data of all events up to the next wait."""
         found: list[str] = []
-        while isinstance(step := self.step(), Event):
+        while isinstance(step := self.step(), PushedEvent):
             found += data(msgspec.json.decode(JsonCodec().encode(step.page)))
         return found
 
     def waits_until(self) -> int:
         step = self.step()
-        assert isinstance(step, Wait), step
+        assert isinstance(step, IdleUntil), step
         return step.until_ms
 
     def failure(self) -> str:

@@ -204,14 +204,14 @@ class QueueStreamConfiguration(Request, frozen=True):
     starting_position: QueueStartingPosition | None = None
 
 
-class DeadLetterConfiguration(Request, frozen=True):
+class DeadLetterSettings(Request, frozen=True):
     target_type: str
     max_receive_count: int | None = None
 
 
 class QueueAttributes(Request, frozen=True):
     visibility_timeout_seconds: int | None = None
-    dead_letter_configuration: DeadLetterConfiguration | None = None
+    dead_letter_configuration: DeadLetterSettings | None = None
 
 
 class CreateQueue(Request, frozen=True):

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 
 @dataclasses.dataclass(frozen=True)
-class Wait:
+class IdleUntil:
     """Nothing to send until `wake` is called or the clock reaches `until_ms`."""
 
     until_ms: int
 
 
 class Alarm:
-    """Wakes the sender of a response: by an event, or once a `Wait` is over.
+    """Wakes the sender of a response: by an event, or once an `IdleUntil` is over.
 
     wake: called, from any thread. Set by the sender.
     """
@@ -23,13 +23,13 @@ class Alarm:
         self.wake: Callable[[], object] = _ignore
         self._at_ms: int | None = None
 
-    def set(self, until_ms: int) -> Wait:
-        """Return a `Wait`, after which `tick` wakes the sender."""
+    def set(self, until_ms: int) -> IdleUntil:
+        """Return an `IdleUntil`, after which `tick` wakes the sender."""
         self._at_ms = until_ms
-        return Wait(until_ms)
+        return IdleUntil(until_ms)
 
     def tick(self, now: int) -> None:
-        """Wake the sender if the clock has reached the time of its `Wait`."""
+        """Wake the sender if the clock has reached the time of its `IdleUntil`."""
         if self._at_ms is not None and now >= self._at_ms:
             self.ring()
 

@@ -1,8 +1,8 @@
 """A queue: what of a stream was received record by record, and is not acknowledged. No I/O.
 
 Of each shard a queue knows a position: from there on, no record was received. A record that was
-received has an `Entry` until it is acknowledged, and then leaves nothing. So a queue costs what is
-in its hands, however many records the stream has.
+received has a `QueueEntry` until it is acknowledged, and then leaves nothing. So a queue costs what
+is in its hands, however many records the stream has.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import deque
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from sparkinesis.local.model.alarm import Alarm, Wait
+from sparkinesis.local.model.alarm import Alarm, IdleUntil
 from sparkinesis.local.model.lifecycle import Lifecycle
 from sparkinesis.local.model.records import DecodedRecord, decoded
 from sparkinesis.local.model.shard_log import Shard
@@ -32,7 +32,7 @@ class Attributes(NamedTuple):
     max_receives: int | None = 6
 
 
-class Start(NamedTuple):
+class QueueStart(NamedTuple):
     """Where a queue starts. time_ms: as it was asked for; of an ACTIVE queue, where it started."""
 
     type: str = "LATEST"
@@ -47,7 +47,7 @@ class Start(NamedTuple):
 
 
 @dataclasses.dataclass(eq=False, slots=True)
-class Entry:
+class QueueEntry:
     """A record that was received and is not acknowledged.
 
     handle: of the delivery that holds the record; None while it is visible.
@@ -63,7 +63,7 @@ class Entry:
     is_dead: bool = False
 
 
-class Delivery(NamedTuple):
+class DeliveredRecord(NamedTuple):
     """One record of the answer to a receive."""
 
     handle: str
@@ -81,7 +81,7 @@ class Queue(Lifecycle):
         name: str,
         arn: str,
         stream: Stream,
-        start: Start,
+        start: QueueStart,
         attributes: Attributes,
         *,
         created_ms: int,
@@ -101,12 +101,12 @@ class Queue(Lifecycle):
         for shard in stream.shards:  # those of later reshards are read from their first record on
             self._next[shard] = start.position(shard)
         self._turn = 0
-        self._held: dict[str, Entry] = {}
-        self._visible: deque[Entry] = deque()
-        self._dead: deque[Entry] = deque()
+        self._held: dict[str, QueueEntry] = {}
+        self._visible: deque[QueueEntry] = deque()
+        self._dead: deque[QueueEntry] = deque()
         # The ends of holds: (visible_ms, a number, entry). One of a hold that was changed, or ended
         # before, is passed over when its time has come.
-        self._ends: list[tuple[int, int, Entry]] = []
+        self._ends: list[tuple[int, int, QueueEntry]] = []
         self._numbers = itertools.count(1)
 
     # Its states
@@ -117,7 +117,7 @@ class Queue(Lifecycle):
         if self.start.type == "LATEST":
             time_ms = self.created_ms
         earliest = self.stream.trim_horizon_ms(now)
-        self.start = Start(self.start.type, max(time_ms or earliest, earliest))
+        self.start = QueueStart(self.start.type, max(time_ms or earliest, earliest))
 
     def set_attributes(self, attributes: Attributes) -> None:
         """Change the attributes; records that are held keep their visibility timeout."""
@@ -143,7 +143,7 @@ class Queue(Lifecycle):
 
     def receive(
         self, now: int, limit: int, visibility_ms: int | None, *, dead: bool
-    ) -> list[Delivery]:
+    ) -> list[DeliveredRecord]:
         """Deliver visible records: those that were received before, then new ones.
 
         visibility_ms: None for the queue's. dead: deliver dead letters.
@@ -158,9 +158,9 @@ class Queue(Lifecycle):
         return [self._deliver(entry, record, now, visibility_ms) for entry, record in found]
 
     def _received_before(
-        self, now: int, limit: int, visible: deque[Entry]
-    ) -> list[tuple[Entry, DecodedRecord]]:
-        found: list[tuple[Entry, DecodedRecord]] = []
+        self, now: int, limit: int, visible: deque[QueueEntry]
+    ) -> list[tuple[QueueEntry, DecodedRecord]]:
+        found: list[tuple[QueueEntry, DecodedRecord]] = []
         while visible and len(found) < limit:
             entry = visible.popleft()
             if self._is_kept(entry, now):
@@ -168,9 +168,9 @@ class Queue(Lifecycle):
                 found.append((entry, decoded(records)[0]))
         return found
 
-    def _new(self, now: int, limit: int) -> list[tuple[Entry, DecodedRecord]]:
+    def _new(self, now: int, limit: int) -> list[tuple[QueueEntry, DecodedRecord]]:
         """Return records that were never received, beginning with another shard each time."""
-        found: list[tuple[Entry, DecodedRecord]] = []
+        found: list[tuple[QueueEntry, DecodedRecord]] = []
         shards = self.stream.shards
         self._turn = (self._turn + 1) % len(shards)
         for shard in shards[self._turn :] + shards[: self._turn]:
@@ -181,12 +181,12 @@ class Queue(Lifecycle):
             self._next[shard] = records.next_position
             first = records.next_position - records.count
             for position, record in enumerate(decoded(records), first):
-                found.append((Entry(shard, position), record))
+                found.append((QueueEntry(shard, position), record))
         return found
 
     def _deliver(
-        self, entry: Entry, record: DecodedRecord, now: int, visibility_ms: int
-    ) -> Delivery:
+        self, entry: QueueEntry, record: DecodedRecord, now: int, visibility_ms: int
+    ) -> DeliveredRecord:
         entry.receive_count += 1
         entry.first_received_ms = entry.first_received_ms or now
         handle = entry.handle = seal(ReceiptHandle(self.id, next(self._numbers)))
@@ -195,7 +195,9 @@ class Queue(Lifecycle):
         # The same id in each queue of the stream; nothing can be read from it.
         identity = f"{self.stream.arn} {record.sequence_number}".encode()
         record_id = hashlib.blake2b(identity, digest_size=16).hexdigest()
-        return Delivery(handle, record_id, record, entry.first_received_ms, entry.receive_count)
+        return DeliveredRecord(
+            handle, record_id, record, entry.first_received_ms, entry.receive_count
+        )
 
     # What is held
 
@@ -204,7 +206,7 @@ class Queue(Lifecycle):
         """When the next hold ends, after `receive`; None if nothing is held."""
         return self._ends[0][0] if self._ends else None
 
-    def held(self, handle: str, now: int, *, dead: bool) -> Entry | None:
+    def held(self, handle: str, now: int, *, dead: bool) -> QueueEntry | None:
         """Return the record (or dead letter) that a handle holds; None if it holds none."""
         self._end_holds(now)
         entry = self._held.get(handle)
@@ -212,11 +214,11 @@ class Queue(Lifecycle):
             return None
         return entry
 
-    def acknowledge(self, entry: Entry) -> None:
+    def acknowledge(self, entry: QueueEntry) -> None:
         """Forget a record that is held."""
         self._let_go(entry)
 
-    def hold(self, entry: Entry, until_ms: int) -> None:
+    def hold(self, entry: QueueEntry, until_ms: int) -> None:
         """Hold a record until an instant, whatever its hold was before."""
         entry.visible_ms = until_ms
         heapq.heappush(self._ends, (until_ms, next(self._numbers), entry))
@@ -226,13 +228,13 @@ class Queue(Lifecycle):
         if self.next_end_ms == until_ms:
             self.announce()  # those that wait have to wake earlier
 
-    def release(self, entry: Entry) -> None:
+    def release(self, entry: QueueEntry) -> None:
         """End a hold: the record is visible, or is a dead letter if it was received too often."""
         self._let_go(entry)
         self._make_visible(entry)
         self.announce()
 
-    def restore(self, entry: Entry) -> None:
+    def restore(self, entry: QueueEntry) -> None:
         """Make a dead letter a record that was never received."""
         entry.is_dead = False
         entry.receive_count = 0
@@ -249,18 +251,18 @@ class Queue(Lifecycle):
                 self._let_go(entry)
                 self._make_visible(entry)
 
-    def _let_go(self, entry: Entry) -> None:
+    def _let_go(self, entry: QueueEntry) -> None:
         assert entry.handle is not None, "only a held record is let go"
         del self._held[entry.handle]
         entry.handle = None
 
-    def _make_visible(self, entry: Entry) -> None:
+    def _make_visible(self, entry: QueueEntry) -> None:
         most = self.attributes.max_receives
         if most is not None and entry.receive_count >= most:
             entry.is_dead = True
         (self._dead if entry.is_dead else self._visible).append(entry)
 
-    def _is_kept(self, entry: Entry, now: int) -> bool:
+    def _is_kept(self, entry: QueueEntry, now: int) -> bool:
         """Return False if the record's retention has ended."""
         self.stream.trim(entry.shard, now)
         return entry.position >= entry.shard.log.first_position
@@ -283,7 +285,7 @@ class Poll:
         self.dead = dead
         self.alarm = Alarm()
 
-    def wait(self) -> Wait:
+    def wait(self) -> IdleUntil:
         """Wait for what the queue has not now."""
         self.queue.polls.add(self)
         if not self.dead:

@@ -185,7 +185,7 @@ class RecordLog:
 
 
 @dataclasses.dataclass(frozen=True)
-class Records:
+class ReadRecords:
     """Consecutive records of a shard in both encodings; in JSON, a comma follows each of them.
 
     next_position: of the record behind them. bytes: the size of their data and keys.
@@ -215,7 +215,7 @@ class DecodedRecord(msgspec.Struct, frozen=True, rename="pascal"):
 _decode = msgspec.json.Decoder(list[DecodedRecord]).decode
 
 
-def decoded(records: Records) -> list[DecodedRecord]:
+def decoded(records: ReadRecords) -> list[DecodedRecord]:
     """Decode consecutive records."""
     text = b"".join((b"[", *buffers(records.json)))
     return _decode(text[:-1] + b"]") if records.count else []
@@ -224,5 +224,5 @@ def decoded(records: Records) -> list[DecodedRecord]:
 class RecordPage(msgspec.Struct, frozen=True):
     """Records as the shard stores them, and the answer's other members."""
 
-    records: Records
+    records: ReadRecords
     rest: dict[str, Any]

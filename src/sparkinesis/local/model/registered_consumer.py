@@ -1,8 +1,8 @@
 """Registered consumers (enhanced fan-out), and their subscriptions to shards.
 
 A subscription is a pull-based state machine of its events. No I/O. The sender calls `next` after
-each event, whenever `wake` is called, and when the time of a `Wait` has come. Records stay in the
-shard until then, so a client that does not read costs no memory.
+each event, whenever `wake` is called, and when the time of an `IdleUntil` has come. Records stay in
+the shard until then, so a client that does not read costs no memory.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from sparkinesis.local.faults import Fault
 from sparkinesis.local.model import limits
-from sparkinesis.local.model.alarm import Alarm, Wait
+from sparkinesis.local.model.alarm import Alarm, IdleUntil
 from sparkinesis.local.model.limits import Bucket, Limits
-from sparkinesis.local.model.records import RecordPage, Records
+from sparkinesis.local.model.records import ReadRecords, RecordPage
 from sparkinesis.local.model.shard_log import Shard
 
 
@@ -37,7 +37,7 @@ class Consumer:
     tags: dict[str, str] = dataclasses.field(default_factory=dict)
     policy: str | None = None
     subscribed_ms: dict[str, int] = dataclasses.field(default_factory=dict)
-    subscriptions: dict[str, Subscription] = dataclasses.field(default_factory=dict)
+    subscriptions: dict[str, ServedSubscription] = dataclasses.field(default_factory=dict)
 
     def status(self, now: int) -> str:
         if self.gone_ms is not None:
@@ -49,7 +49,7 @@ class Consumer:
         last = self.subscribed_ms.get(shard_id)
         return limits is None or last is None or now - last >= limits.subscribe_interval_ms
 
-    def take_over(self, subscription: Subscription, now: int) -> None:
+    def take_over(self, subscription: ServedSubscription, now: int) -> None:
         shard_id = subscription.shard.id
         older = self.subscriptions.get(shard_id)
         if older is not None:
@@ -62,7 +62,7 @@ class Consumer:
         self.subscriptions[shard_id] = subscription
         self.subscribed_ms[shard_id] = now
 
-    def forget(self, subscription: Subscription) -> None:
+    def forget(self, subscription: ServedSubscription) -> None:
         if self.subscriptions.get(subscription.shard.id) is subscription:
             del self.subscriptions[subscription.shard.id]
 
@@ -78,7 +78,7 @@ _HEARTBEAT_MS = 5000
 
 
 @dataclasses.dataclass(frozen=True)
-class Event:
+class PushedEvent:
     """A SubscribeToShardEvent."""
 
     page: RecordPage
@@ -97,7 +97,7 @@ class End:
     """The regular end: the subscription has expired, or the shard's end has been sent."""
 
 
-Step = Event | ExceptionEvent | Wait | End
+Step = PushedEvent | ExceptionEvent | IdleUntil | End
 
 
 class ShardOwner(Protocol):
@@ -113,7 +113,7 @@ class ShardOwner(Protocol):
     def trim(self, shard: Shard, now: int) -> None: ...
 
 
-class Subscription:
+class ServedSubscription:
     """The events of one successful SubscribeToShard call.
 
     stream: the stream of `shard`.
@@ -130,7 +130,7 @@ class Subscription:
         shard: Shard,
         position: int,
         *,
-        on_close: Callable[[Subscription], None],
+        on_close: Callable[[ServedSubscription], None],
         now: int,
         fault: Fault,
     ) -> None:
@@ -179,7 +179,7 @@ class Subscription:
         self.shard.unwatch(self.alarm.ring)
         self._on_close(self)
 
-    def _paced(self, records: Records, now: int, quota: Limits | None) -> Step:
+    def _paced(self, records: ReadRecords, now: int, quota: Limits | None) -> Step:
         if quota is not None:
             # A record larger than one second's quota is sent, and delays the events after it.
             amount = min(records.bytes, quota.subscription_bytes)
@@ -189,7 +189,7 @@ class Subscription:
             self._use.use(records.bytes)
         return self._event(records, now)
 
-    def _event(self, records: Records, now: int) -> Event:
+    def _event(self, records: ReadRecords, now: int) -> PushedEvent:
         self._position = records.next_position
         self._heartbeat_ms = now + _HEARTBEAT_MS
         self._events += 1
@@ -204,7 +204,7 @@ class Subscription:
             )
         for name in self._fault.omit:
             rest.pop(name, None)
-        return Event(RecordPage(records, rest))
+        return PushedEvent(RecordPage(records, rest))
 
-    def _at_end(self, records: Records) -> bool:
+    def _at_end(self, records: ReadRecords) -> bool:
         return not self.shard.is_open and records.next_position >= self.shard.log.end_position

@@ -18,8 +18,8 @@ from sparkinesis.local.model.records import (
     JSON_HEAD,
     SEQUENCE_DIGITS,
     NewRecord,
+    ReadRecords,
     RecordLog,
-    Records,
     stored_records,
 )
 from sparkinesis.local.model.sequence import SequenceNumber
@@ -191,20 +191,20 @@ class ShardLog:
             self._bytes.append(total)
         return numbers
 
-    def read(self, position: int, limit: int, max_bytes: int) -> Records:
+    def read(self, position: int, limit: int, max_bytes: int) -> ReadRecords:
         """Return records from `position` (or the oldest one) on, at most `limit` and `max_bytes`.
 
         The first record is returned whatever its size.
         """
         start = max(position - self._dropped, self._trimmed)
         if start >= len(self._arrivals):
-            return Records(max(position, self.first_position))
+            return ReadRecords(max(position, self.first_position))
         before = self._bytes[start - 1] if start else self._bytes_before
         end = bisect_right(self._bytes, before + max_bytes, start, len(self._bytes))
         end = min(max(end, start + 1), start + limit)
         json, cbor = self._json.span(start, end), self._cbor.span(start, end)
         size = self._bytes[end - 1] - before
-        return Records(self._dropped + end, end - start, json, cbor, size)
+        return ReadRecords(self._dropped + end, end - start, json, cbor, size)
 
     def position_of(self, number: SequenceNumber, *, after: bool) -> int:
         """Return the position of the first record at (or after) a sequence number of the shard."""

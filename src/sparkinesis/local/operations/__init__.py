@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 from sparkinesis.local.encoding import requests
 from sparkinesis.local.model.queue import Poll
 from sparkinesis.local.model.records import RecordPage
-from sparkinesis.local.model.registered_consumer import Subscription
+from sparkinesis.local.model.registered_consumer import ServedSubscription
 from sparkinesis.local.operations import (
     account,
     put_records,
@@ -30,7 +30,7 @@ from sparkinesis.local.operations import (
 )
 from sparkinesis.local.operations.context import Context, Json
 
-Done = RecordPage | Json | Subscription | None
+Done = RecordPage | Json | ServedSubscription | None
 Result = Done | Poll
 """What an operation returns. A `Poll` is not done: it may have to wait."""
 

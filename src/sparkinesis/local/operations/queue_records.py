@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests
-from sparkinesis.local.model.queue import Delivery, Entry, Poll, Queue
+from sparkinesis.local.model.queue import DeliveredRecord, Poll, Queue, QueueEntry
 from sparkinesis.local.model.tokens import ReceiptHandle, unseal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, check_serving
 from sparkinesis.local.service_errors import KinesisError
@@ -80,7 +80,7 @@ def received(context: Context, poll: Poll, now: int, *, may_wait: bool) -> Json 
     return {"QueueRecords": [_record_json(delivery) for delivery in deliveries]}
 
 
-def _record_json(delivery: Delivery) -> Json:
+def _record_json(delivery: DeliveredRecord) -> Json:
     record = delivery.record
     answer: Json = {
         "ReceiptHandle": delivery.handle,
@@ -95,21 +95,23 @@ def _record_json(delivery: Delivery) -> Json:
     return answer
 
 
-Change = Callable[[Context, Queue, Entry, requests.Receipt], None]
+Change = Callable[[Context, Queue, QueueEntry, requests.Receipt], None]
 
 
-def _acknowledge(context: Context, queue: Queue, held: Entry, _: requests.Receipt) -> None:
+def _acknowledge(context: Context, queue: Queue, held: QueueEntry, _: requests.Receipt) -> None:
     if context.fault.forgets_acknowledgement:
         queue.release(held)
     else:
         queue.acknowledge(held)
 
 
-def _set_visibility(context: Context, queue: Queue, held: Entry, asked: requests.Receipt) -> None:
+def _set_visibility(
+    context: Context, queue: Queue, held: QueueEntry, asked: requests.Receipt
+) -> None:
     queue.hold(held, context.now + asked.visibility_timeout_seconds * 1000)
 
 
-def _restore(_context: Context, queue: Queue, held: Entry, _: requests.Receipt) -> None:
+def _restore(_context: Context, queue: Queue, held: QueueEntry, _: requests.Receipt) -> None:
     queue.restore(held)
 
 

@@ -6,7 +6,7 @@ import hashlib
 
 from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests, validation
-from sparkinesis.local.model.queue import Attributes, Queue, Start
+from sparkinesis.local.model.queue import Attributes, Queue, QueueStart
 from sparkinesis.local.model.tokens import ListQueuesToken, seal
 from sparkinesis.local.operations import account
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, millis, resume
@@ -80,10 +80,10 @@ def list_queues(context: Context, request: requests.ListQueues) -> Json:
     return answer
 
 
-def _start(context: Context, asked: requests.QueueStartingPosition | None) -> Start:
+def _start(context: Context, asked: requests.QueueStartingPosition | None) -> QueueStart:
     """Check a starting position. Raises: KinesisError."""
     if asked is None:
-        return Start()
+        return QueueStart()
     if (asked.type == "AT_TIMESTAMP") != (asked.timestamp is not None):
         raise KinesisError(
             "ValidationException",
@@ -91,14 +91,14 @@ def _start(context: Context, asked: requests.QueueStartingPosition | None) -> St
             "refused else.",
         )
     if asked.timestamp is None:
-        return Start(asked.type)
+        return QueueStart(asked.type)
     time_ms = millis(asked.timestamp)
     if time_ms > context.now:
         raise service_errors.invalid_argument(
             f"The Timestamp of the StartingPosition cannot be in the future. Timestamp: {time_ms} "
             f"ms, now: {context.now} ms"
         )
-    return Start(asked.type, time_ms)
+    return QueueStart(asked.type, time_ms)
 
 
 def _attributes(asked: requests.QueueAttributes | None, before: Attributes) -> Attributes:

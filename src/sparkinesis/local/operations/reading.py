@@ -10,8 +10,8 @@ from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests
 from sparkinesis.local.encoding.requests import StartingPosition
 from sparkinesis.local.model import limits, sequence
-from sparkinesis.local.model.records import RecordPage, Records
-from sparkinesis.local.model.registered_consumer import Subscription
+from sparkinesis.local.model.records import ReadRecords, RecordPage
+from sparkinesis.local.model.registered_consumer import ServedSubscription
 from sparkinesis.local.model.shard_log import Shard
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ShardIterator, seal, unseal
@@ -88,7 +88,7 @@ def _meter_read(context: Context, stream: Stream, shard: Shard) -> None:
 def _page(context: Context, token: ShardIterator, shard: Shard, limit: int) -> RecordPage:
     waiting = shard.log.end_position > max(token.position, shard.log.first_position)
     if token.empty_pages and waiting:
-        records, empty_pages = Records(token.position), token.empty_pages - 1
+        records, empty_pages = ReadRecords(token.position), token.empty_pages - 1
     else:
         records, empty_pages = shard.log.read(token.position, limit, limits.MAX_GET_BYTES), 0
         shard.use.read_bytes.use(records.bytes)
@@ -113,7 +113,7 @@ def _date(time_ms: int) -> str:
     return moment.strftime("%a %b %d %H:%M:%S UTC %Y")
 
 
-def subscribe_to_shard(context: Context, request: requests.SubscribeToShard) -> Subscription:
+def subscribe_to_shard(context: Context, request: requests.SubscribeToShard) -> ServedSubscription:
     start = request.starting_position
     _check_start(context, start)
     stream, consumer = find_consumer(context, request.consumer_arn)
@@ -136,7 +136,7 @@ def subscribe_to_shard(context: Context, request: requests.SubscribeToShard) -> 
             f"{consumer.name}:{shard.id}",
         )
     context.end_dry_run(request.dry_run, stream)
-    subscription = Subscription(
+    subscription = ServedSubscription(
         context.region.name,
         stream,
         shard,

@@ -17,13 +17,13 @@ from zlib_ng.zlib_ng import crc32
 
 from sparkinesis.local.encoding.codecs import Codec
 from sparkinesis.local.kinesis import LocalKinesis
-from sparkinesis.local.model.alarm import Wait
+from sparkinesis.local.model.alarm import IdleUntil
 from sparkinesis.local.model.registered_consumer import (
     EVENT,
     End,
-    Event,
     ExceptionEvent,
-    Subscription,
+    PushedEvent,
+    ServedSubscription,
 )
 from sparkinesis.local.wire.waiting import Receive, Waiting
 
@@ -76,7 +76,7 @@ class Push:
     """
 
     kinesis: LocalKinesis
-    subscription: Subscription
+    subscription: ServedSubscription
     codec: Codec
     receive: Receive
     send: Send
@@ -105,15 +105,15 @@ class Push:
         """Send the next event, or wait for it. Return False after the last one."""
         waiting.begin()
         step = self.kinesis.next_step(self.subscription)
-        if isinstance(step, Event | ExceptionEvent):
+        if isinstance(step, PushedEvent | ExceptionEvent):
             await self._add(self._message(step))
-        elif isinstance(step, Wait):
+        elif isinstance(step, IdleUntil):
             await waiting.wait(self.kinesis.timeout_s(step.until_ms))
         return not isinstance(step, End | ExceptionEvent)
 
-    def _message(self, step: Event | ExceptionEvent) -> bytes:
+    def _message(self, step: PushedEvent | ExceptionEvent) -> bytes:
         codec = self.codec
-        if isinstance(step, Event):
+        if isinstance(step, PushedEvent):
             return event(EVENT, codec.content_type, codec.encode(step.page))
         payload = codec.encode({"message": step.message})
         return exception(step.code, codec.content_type, payload)

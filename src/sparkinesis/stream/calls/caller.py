@@ -54,7 +54,7 @@ _Described = TypeVar("_Described", bound=_HasStatus)
 CallError: TypeAlias = ClientError | BotoCoreError
 
 
-class Place(Protocol):
+class CallTarget(Protocol):
     """Where calls go, and by which credentials: the address of a stream or of a queue."""
 
     @property
@@ -74,7 +74,7 @@ class Caller:
     the clock of ``retry``.
     """
 
-    def __init__(self, place: Place, subject: str, retry: Backoff, metrics: Metrics) -> None:
+    def __init__(self, place: CallTarget, subject: str, retry: Backoff, metrics: Metrics) -> None:
         self.metrics = metrics
         self._place = place
         self._subject = subject
@@ -239,7 +239,7 @@ def _renew_lock() -> None:
 os.register_at_fork(after_in_child=_renew_lock)
 
 
-def call_client(address: Place) -> Any:
+def call_client(address: CallTarget) -> Any:
     """Return the client for all calls, SubscribeToShard included.
 
     There is one client, with one pool of connections, per process, region, endpoint and role. The

@@ -13,7 +13,7 @@ from sparkinesis.errors import CorruptEventStreamError
 from sparkinesis.stream.calls.answers.decoding import decode_event
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder, Message
 from sparkinesis.stream.calls.direct.http_answer import StreamedBody
-from sparkinesis.stream.page import Event
+from sparkinesis.stream.page import SubscribeToShardEvent
 
 OPERATION = "SubscribeToShard"
 
@@ -31,7 +31,7 @@ _INITIAL_WAIT_MS = 1_000
 class ReceivedEvent(NamedTuple):
     """An event, and the size of its JSON in bytes."""
 
-    event: Event
+    event: SubscribeToShardEvent
     size: int
 
 
@@ -52,7 +52,7 @@ class Subscription:
         service_time_ms: int,
         longest_event: float = LONGEST_EVENT,
         *,
-        on_event: Callable[[Event], None] = lambda _: None,
+        on_event: Callable[[SubscribeToShardEvent], None] = lambda _: None,
     ) -> None:
         """``on_event``: is called with each event, before it is returned."""
         self._on_event = on_event
@@ -200,7 +200,7 @@ def subscribe(
     starting_position: Mapping[str, Any],
     service_time: Callable[[Mapping[str, Any]], int],
     *,
-    on_event: Callable[[Event], None] = lambda _: None,
+    on_event: Callable[[SubscribeToShardEvent], None] = lambda _: None,
 ) -> Subscription:
     """Call SubscribeToShard with `sparkinesis.stream.calls.caller.call_client`'s client.
 

@@ -9,7 +9,7 @@ import pytest
 
 from sparkinesis.local import LocalKinesis, ManualClock
 from sparkinesis.local.kinesis import CallResult, PendingCall
-from sparkinesis.local.model.alarm import Wait
+from sparkinesis.local.model.alarm import IdleUntil
 from sparkinesis.local.model.queue import Queue as Model
 from tests.unit.local.calls import ARN, DAY, ON_DEMAND, Stream
 from tests.unit.local.queueing import COMMITTED, Queue, letters, on_demand
@@ -104,7 +104,7 @@ class Waiter:
     def until(self) -> int:
         """Wait; return until when."""
         step = self.kinesis.resume(self.call)
-        assert isinstance(step, Wait), step
+        assert isinstance(step, IdleUntil), step
         return step.until_ms
 
     def answer(self) -> CallResult:

@@ -12,8 +12,8 @@ import pytest
 
 from sparkinesis.local import Fault, KinesisError, Limits, LocalKinesis, ManualClock
 from sparkinesis.local.encoding.codecs import JsonCodec
-from sparkinesis.local.model.alarm import Wait
-from sparkinesis.local.model.registered_consumer import Event
+from sparkinesis.local.model.alarm import IdleUntil
+from sparkinesis.local.model.registered_consumer import PushedEvent
 from tests.unit.local.calls import HOUR, SHARD_0, SHARD_1, Stream, data, numbers
 from tests.unit.local.subscribing import Listener, register
 
@@ -123,8 +123,8 @@ def test_a_subscription_goes_on_exactly_behind_any_event(
         for _ in range(rng.choice((0, 0, 1, 3))):
             sent.append(f"{len(sent):03}")
             stream.put(sent[-1])
-        while not isinstance(step := listener.step(), Wait):
-            if not isinstance(step, Event):
+        while not isinstance(step := listener.step(), IdleUntil):
+            if not isinstance(step, PushedEvent):
                 number = str(seen[-1])
                 listener = Listener(kinesis, app, "AFTER_SEQUENCE_NUMBER", SequenceNumber=number)
                 continue
@@ -191,10 +191,10 @@ def test_a_subscription_is_sent_2_mib_a_second(clock: ManualClock) -> None:
     got = 0
     while got < 100:
         step = listener.step()
-        if isinstance(step, Wait):
+        if isinstance(step, IdleUntil):
             clock.advance(step.until_ms - clock())
         else:
-            assert isinstance(step, Event)
+            assert isinstance(step, PushedEvent)
             got += step.page.records.count
     assert clock() - begin == 11_500, "2 MiB at once, the other 23 at 2 MiB a second"
 

@@ -20,7 +20,7 @@ import msgspec
 from pybase64 import b64decode
 
 from sparkinesis.errors import CorruptEventStreamError, ServiceError
-from sparkinesis.stream.page import Event, MendedEvent, MendedPage, Page, Record
+from sparkinesis.stream.page import MendedEvent, MendedPage, Page, Record, SubscribeToShardEvent
 from sparkinesis.stream.position import sequence_order
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ _Fetched = TypeVar("_Fetched", bound=_HasRecords)
 _MENDED = (MendedPage, MendedEvent)
 
 _DECODER = msgspec.json.Decoder(Page)
-_EVENT_DECODER = msgspec.json.Decoder(Event)
+_EVENT_DECODER = msgspec.json.Decoder(SubscribeToShardEvent)
 
 
 def decode_page(body: bytes | bytearray) -> Page:
@@ -66,7 +66,7 @@ def decode_page(body: bytes | bytearray) -> Page:
         ) from error
 
 
-def decode_event(payload: bytes | memoryview) -> Event:
+def decode_event(payload: bytes | memoryview) -> SubscribeToShardEvent:
     """Decode the payload of a SubscribeToShardEvent. Raises `CorruptEventStreamError`."""
     try:
         event = decode_fetched(_EVENT_DECODER, payload)
@@ -234,7 +234,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= _LONGEST_NUMBER
 
 
-def warn_if_mended(fetched: Page | Event, shard_id: str, place: object) -> None:
+def warn_if_mended(fetched: Page | SubscribeToShardEvent, shard_id: str, place: object) -> None:
     """Log a warning if the records of a page or an event had to be put in order."""
     if isinstance(fetched, _MENDED):
         _log.warning(

@@ -23,7 +23,7 @@ from sparkinesis.stream.calls.answers.decoding import (
     take_out,
     warn_if_mended,
 )
-from sparkinesis.stream.page import ChildShard, Event, MendedPage, Page, Record
+from sparkinesis.stream.page import ChildShard, MendedPage, Page, Record, SubscribeToShardEvent
 from tests.examples import examples
 
 RECORD = Record(
@@ -296,7 +296,7 @@ def test_large_data_is_taken_out_and_put_back() -> None:
     assert len(rest) < 1000  # the decoder of the rest sees no data
     assert decode_page(LARGE) == WHOLE.decode(LARGE)
     event = decode_event(memoryview(LARGE))
-    assert event == msgspec.json.decode(LARGE, type=Event)
+    assert event == msgspec.json.decode(LARGE, type=SubscribeToShardEvent)
     assert [each.data for each in event.records] == data
 
 
