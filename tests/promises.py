@@ -212,6 +212,7 @@ initialPosition:
     properties/test_application_position.py::test_the_first_rows_are_those_behind_the_checkpoint_inside_an_aggregate
 dynamodbEndpoint: unit/source/options/test_option_table.py::test_a_local_kinesis_is_the_dynamodb_as_well
 startingPosition, endingPosition: properties/test_batch_read.py::test_instants_cut_reads_without_gap_or_overlap_and_the_end_is_exclusive
+columns: spark/test_columns.py unit/stream/reading/test_arrow.py::test_some_columns_are_those_of_all
 filterPushdown: spark/test_batch_read.py::test_pushed_filters_read_less
 failOnDataLoss: properties/test_p8_data_loss.py::test_p8_a_position_that_retention_has_trimmed_stops_the_query
 removedStreams: properties/test_removed_streams.py::test_a_query_goes_on_without_a_removed_stream

@@ -42,7 +42,7 @@ from sparkinesis.errors import OptionError
 from sparkinesis.metrics import CloudWatchMetrics
 from sparkinesis.queue import NewQueue, QueueApplication, QueueOptions, QueueRecord
 from sparkinesis.source.options.option_table import OPTIONS
-from sparkinesis.source.row_columns import NAMES as COLUMNS
+from sparkinesis.source.options.option_table import ROW_COLUMNS as COLUMNS
 from tests.documents import ROOT, blocks, links, tables, without_blocks
 
 FOLDER = ROOT / "docs" / "coming-from"

@@ -49,11 +49,11 @@ from sparkinesis.source.reading.read_task import (
     share_out,
 )
 from sparkinesis.source.row_columns import (
-    SCHEMA,
     check_new_table,
     described,
     is_new_table,
     new_table_options,
+    read_schema,
     refuse_without_stream,
     table_options,
     table_schema,
@@ -100,8 +100,9 @@ class KinesisDataSource(DataSource):
         if self._is_new_table:
             check_new_table(self._given)
             return table_schema(self._given)
-        check_options(Options(self._given), Use.READ, Use.READ_STREAM)
-        return SCHEMA
+        options = Options(self._given)
+        check_options(options, Use.READ, Use.READ_STREAM)
+        return read_schema(options["columns"])
 
     @without_frames()
     def reader(self, schema: StructType) -> KinesisBatchReader:
@@ -132,7 +133,7 @@ class KinesisDataSource(DataSource):
 
     def _read_options(self, schema: StructType, use: Use) -> Options:
         options = self._options_above(table_options(schema), use)
-        _check_read_schema(schema)
+        _check_read_schema(schema, options)
         return options
 
     def _write_options(
@@ -170,9 +171,9 @@ def source_named(name: str) -> type[KinesisDataSource]:
     return type(f"{name}DataSource", (KinesisDataSource,), {"name": classmethod(lambda _: name)})
 
 
-def _check_read_schema(schema: StructType) -> None:
+def _check_read_schema(schema: StructType, options: Options) -> None:
     """Raise `OptionError` for a schema that the user chose by ``.schema(...)`` of the reader."""
-    columns, own = described(schema), described(SCHEMA)
+    columns, own = described(schema), described(read_schema(options["columns"]))
     if columns and columns != own:
         raise OptionError(
             f"A read of the kinesis source has fixed columns, and .schema(...) or an altered table "

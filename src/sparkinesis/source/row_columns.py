@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark.sql.types import (
     BinaryType,
@@ -33,6 +33,7 @@ from sparkinesis.source.options.checked_options import (
     write_options,
 )
 from sparkinesis.source.options.option_table import (
+    ROW_COLUMNS,
     Options,
     Use,
     nearest_option,
@@ -55,7 +56,11 @@ SCHEMA = StructType(
 )
 """The first six have the names of Databricks' Kinesis source. They are types, not Spark's DDL: what
 TIMESTAMP means there is a setting of the session, ``spark.sql.timestampType``."""
-NAMES = tuple(SCHEMA.names)
+
+
+def read_schema(columns: Iterable[str] = ROW_COLUMNS) -> StructType:
+    """Return the schema of a read that has these columns of `SCHEMA`, in this order."""
+    return StructType([SCHEMA[name] for name in columns])
 
 
 def described(schema: StructType) -> str:
@@ -66,7 +71,7 @@ def described(schema: StructType) -> str:
 _DIGEST = "sparkinesis.table"
 """The key of the metadata that all columns of a table share."""
 _OPTIONS = "sparkinesis.options"
-"""The key of the metadata of the column ``data``: the options as JSON."""
+"""The key of the metadata of one column, of ``data`` if it is there: the options as JSON."""
 
 _SPARKS_OWN = {"provider", "owner", "comment", "collation", "external", "is_managed_location"}
 """Properties of a table that Spark sets, or that SQL has clauses for."""
@@ -123,10 +128,11 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     text = json.dumps(dict(options), sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     streams = options.get("streamname") or options["streamarn"]
+    columns = Options(options)["columns"]
     fields = []
-    for column in SCHEMA:
+    for column in read_schema(columns):
         metadata = {_DIGEST: digest}
-        if column.name == "data":
+        if column.name == ("data" if "data" in columns else columns[0]):
             metadata[_OPTIONS] = text
         if column.name == "stream":
             metadata["comment"] = f"The stream; this table is of {streams}"
@@ -136,13 +142,13 @@ def table_schema(options: Mapping[str, str]) -> StructType:
 
 def table_options(schema: StructType) -> dict[str, str]:
     """Return the options of the table whose columns these are; none if they are of no one table."""
-    found = [field for field in schema.fields if field.name in NAMES]
+    found = [field for field in schema.fields if field.name in ROW_COLUMNS]
     digests = {field.metadata.get(_DIGEST) for field in found}
     texts = [text for field in found if (text := field.metadata.get(_OPTIONS))]
-    if len(found) != len(NAMES) or len(digests) != 1 or not texts:
+    if len(digests) != 1 or not texts:
         return {}
     options: dict[str, str] = json.loads(texts[0])
-    return options
+    return options if len(found) == len(Options(options)["columns"]) else {}
 
 
 def refuse_without_stream() -> None:

@@ -14,7 +14,8 @@ from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from sparkinesis.errors import OptionError, RecordRefusedError
 from sparkinesis.source.options.checked_options import WriteOptions
-from sparkinesis.source.row_columns import NAMES
+from sparkinesis.source.options.option_table import ROW_COLUMNS
+from sparkinesis.source.row_columns import table_options
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.kpl.pack import OutgoingRecord
 from sparkinesis.stream.put_entry import MAX_KEY_LENGTH, random_key
@@ -50,7 +51,7 @@ COLUMNS = {
     "partitionKey": "STRING",
     "explicitHashKey": "STRING",
 }
-FILLED = tuple(name for name in NAMES if name not in COLUMNS)
+FILLED = tuple(name for name in ROW_COLUMNS if name not in COLUMNS)
 """The columns of a read that Kinesis fills. A write may have all of them, without values, because
 Spark adds the columns of a table that an INSERT does not name."""
 _LARGEST_HASH_KEY = str(MAX_HASH_KEY)
@@ -92,7 +93,8 @@ def _written(schema: StructType) -> list[StructField]:
     """Return the columns of a write; of those of a table, without the ones that Kinesis fills."""
     filled = {name.lower() for name in FILLED}
     others = [field for field in schema.fields if field.name.lower() not in filled]
-    is_table = len(others) == len(COLUMNS) and len(schema.fields) == len(NAMES)
+    is_whole = len(others) == len(COLUMNS) and len(schema.fields) == len(ROW_COLUMNS)
+    is_table = is_whole or bool(table_options(schema))
     return others if is_table else schema.fields
 
 

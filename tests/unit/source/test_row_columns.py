@@ -7,9 +7,9 @@ from pyspark.sql.types import IntegerType, StructField, StructType
 
 from sparkinesis.errors import OptionError
 from sparkinesis.source.datasource import KinesisDataSource
-from sparkinesis.source.options.option_table import OPTIONS
+from sparkinesis.source.options.option_table import OPTIONS, ROW_COLUMNS
 from sparkinesis.source.row_columns import (
-    NAMES,
+    SCHEMA,
     check_new_table,
     is_new_table,
     new_table_options,
@@ -119,13 +119,33 @@ def test_a_table_of_several_streams_is_for_reading() -> None:
 
 def test_the_columns_carry_the_options() -> None:
     schema = table_schema(FLIGHTS)
-    assert tuple(schema.names) == NAMES
+    assert schema.names == SCHEMA.names == list(ROW_COLUMNS)
     assert table_options(schema) == FLIGHTS
     assert table_options(StructType.fromJson(schema.jsonValue())) == FLIGHTS
     assert table_schema(dict(reversed(FLIGHTS.items()))) == schema, "in whatever order"
     assert "flights" in schema["stream"].metadata["comment"]
     assert "arn:x" in table_schema({"streamarn": "arn:x"})["stream"].metadata["comment"]
     assert table_options(schema.add(StructField("more", IntegerType()))) == FLIGHTS
+
+
+@pytest.mark.parametrize("columns", ["data,partitionkey", "sequencenumber,stream", "data"])
+def test_a_table_of_some_columns_has_no_others(columns: str) -> None:
+    given = {**FLIGHTS, "columns": columns}
+    schema = table_schema(given)
+    assert ",".join(schema.names).lower() == columns
+    assert table_options(schema) == given
+    assert table_options(StructType(schema.fields[1:])) == {}
+    reader = KinesisDataSource({}).streamReader(schema)
+    assert reader._options.reading.columns == tuple(schema.names)
+
+
+def test_a_table_of_some_columns_is_written_by_those_that_a_record_keeps() -> None:
+    schema = table_schema({**FLIGHTS, "columns": "sequenceNumber,data"})
+    assert KinesisDataSource({}).writer(schema, overwrite=False)
+    with pytest.raises(OptionError, match="the column data is missing"):
+        KinesisDataSource({}).writer(
+            table_schema({**FLIGHTS, "columns": "sequenceNumber"}), overwrite=False
+        )
 
 
 def test_columns_of_two_tables_carry_nothing() -> None:

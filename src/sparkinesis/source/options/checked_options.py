@@ -159,6 +159,8 @@ class ReadOptions:
 
     addresses: tuple[StreamAddress, ...]
     """The streams, at least one; all are in one region, and their names differ."""
+    columns: tuple[str, ...]
+    """The columns of the rows, in order. No other column is made."""
     deaggregate: bool
     """Unpack KPL aggregates into user records (default), or return records as stored."""
     fail_on_data_loss: bool
@@ -220,6 +222,7 @@ def _read_options(options: Options) -> ReadOptions:
     """Return the options that every read takes, which are checked."""
     return ReadOptions(
         addresses=options.addresses(),
+        columns=options["columns"],
         deaggregate=options["deaggregate"],
         fail_on_data_loss=options["failOnDataLoss"],
         max_records_per_fetch=options["maxRecordsPerFetch"],

@@ -38,6 +38,7 @@ from sparkinesis.source.options.values import (
     session_name,
     size,
     size_within,
+    some_of,
     text,
 )
 from sparkinesis.stream.address import DEFAULT_SESSION_NAME, CredentialSource, StreamAddress, shown
@@ -69,6 +70,18 @@ class Option:
     default: Any = None
 
 
+ROW_COLUMNS = (
+    "partitionKey",
+    "data",
+    "stream",
+    "shardId",
+    "sequenceNumber",
+    "approximateArrivalTimestamp",
+    "subSequenceNumber",
+    "explicitHashKey",
+)
+"""The columns of a read, in the order in which they come unless the option says otherwise."""
+
 OPTIONS: Mapping[str, Option] = {
     "streamName": Option(text, _ANY_USE),
     "streamARN": Option(text, _ANY_USE),
@@ -88,6 +101,7 @@ OPTIONS: Mapping[str, Option] = {
     "endingPosition": Option(boundary, _BATCH, LATEST),
     "filterPushdown": Option(boolean, _BATCH, False),
     "removedStreams": Option(one_of("fail", "drop"), _STREAMING, "fail"),
+    "columns": Option(some_of(*ROW_COLUMNS), default=ROW_COLUMNS),
     "deaggregate": Option(boolean, default=True),
     "failOnDataLoss": Option(boolean, default=True),
     "maxRecordsPerFetch": Option(integer(1, MAX_RECORDS_PER_CALL), default=MAX_RECORDS_PER_CALL),

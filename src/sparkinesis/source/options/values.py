@@ -147,6 +147,23 @@ def one_of(*words: str) -> Parser[str]:
     return parse
 
 
+def some_of(*words: str) -> Parser[tuple[str, ...]]:
+    """Return a parser of one or more of several words, with commas between them, in any case."""
+    known = {word.lower(): word for word in words}
+
+    def parse(name: str, value: str) -> tuple[str, ...]:
+        found = [word.strip().lower() for word in value.split(",")]
+        for number, word in enumerate(found):
+            if word not in known:
+                takes = f"one or more of {', '.join(words)}"
+                raise OptionError(f"The option {name} has {shown(word)}; it takes {takes}.")
+            if word in found[:number]:
+                raise OptionError(f"The option {name} has {known[word]} twice.")
+        return tuple(known[word] for word in found)
+
+    return parse
+
+
 def integer(low: int, high: int = 10**18 - 1) -> Parser[int]:
     """Return the parser of a whole number; ``high`` has 18 digits at most."""
 

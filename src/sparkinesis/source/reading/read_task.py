@@ -10,7 +10,7 @@ has in hand travel with the task, which then makes no call.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
@@ -33,6 +33,8 @@ parallel, too. Records that travel with a task are not fetched."""
 
 MAX_RECORDS = 4_000
 """The most records of a task that reads several shards."""
+
+_ARRIVAL = "approximateArrivalTimestamp"
 
 MAX_CARRIED = 500_000
 """The most bytes of records that a task is handed: Spark warns of a task of a mebibyte."""
@@ -124,8 +126,15 @@ def batch_rows(options: ReadOptions, task: BatchPartition) -> Iterator[pa.Record
     from sparkinesis.source.reading.shard_reader import read_records  # noqa: PLC0415 - see above
 
     pages = read_records(options, options.streams[task.stream], task.shard_range)
+    if task.before_ms is None:
+        yield from (_rows(records, task.stream, task.shard_range, options) for records in pages)
+        return
+    columns = options.columns
+    if _ARRIVAL not in columns:
+        options = replace(options, columns=(*columns, _ARRIVAL))
     rows = (_rows(records, task.stream, task.shard_range, options) for records in pages)
-    yield from rows if task.before_ms is None else _rows_before(rows, task.before_ms)
+    for batch in _rows_before(rows, task.before_ms):
+        yield batch.select(columns)
 
 
 def _rows(
@@ -135,7 +144,13 @@ def _rows(
     from sparkinesis.stream.reading.arrow import to_arrow  # noqa: PLC0415 - with pyarrow
 
     deaggregate = options.deaggregate
-    rows = to_arrow(records, stream=stream, shard_id=shard_range.shard_id, deaggregate=deaggregate)
+    rows = to_arrow(
+        records,
+        stream=stream,
+        shard_id=shard_range.shard_id,
+        deaggregate=deaggregate,
+        columns=options.columns,
+    )
     # Without deaggregation a row is a whole record, which cannot be delivered in part.
     done = user_records_done(records[0].sequence_number, shard_range.start) if deaggregate else 0
     return rows.slice(done)
@@ -148,7 +163,7 @@ def _rows_before(batches: Iterator[pa.RecordBatch], ms: int) -> Iterator[pa.Reco
 
     instant = pa.scalar(ms, pa.timestamp("ms", tz="UTC"))
     for batch in batches:
-        is_late = pc.greater_equal(batch.column("approximateArrivalTimestamp"), instant)
+        is_late = pc.greater_equal(batch.column(_ARRIVAL), instant)
         first: int = pc.index(is_late, True).as_py()
         if first >= 0:
             yield batch.slice(0, first)

@@ -8,9 +8,11 @@ Arrow's string and binary columns hold 2 GiB each, far more than a GetRecords pa
 
 from __future__ import annotations
 
+import functools
 from array import array
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +20,9 @@ import pyarrow.compute as pc
 from sparkinesis.stream.kpl.hash_filter import in_hash_range
 from sparkinesis.stream.kpl.magic import MAGIC, is_aggregated
 from sparkinesis.stream.page import Record
+
+if TYPE_CHECKING:
+    from sparkinesis.stream.kpl.unpack import UserRecordColumns
 
 _ARRIVAL_TYPE = pa.timestamp("us", tz="UTC")
 
@@ -40,22 +45,43 @@ _LARGE = 512
 _SAMPLED = 16
 """Every sixteenth value counts for the average."""
 
+COLUMNS = tuple(USER_RECORD_SCHEMA.names)
+_OF_USER_RECORDS = {
+    "partitionKey": "partition_key",
+    "data": "data",
+    "subSequenceNumber": "sub_sequence_number",
+    "explicitHashKey": "explicit_hash_key",
+}
+"""The columns that unpacking makes, by their names in `UserRecordColumns`."""
+
 _NO_RECORDS = pa.RecordBatch.from_arrays(
     [pa.nulls(0, field.type) for field in USER_RECORD_SCHEMA], schema=USER_RECORD_SCHEMA
 )
 
 
 def to_arrow(
-    records: Sequence[Record], *, stream: str, shard_id: str, deaggregate: bool = True
+    records: Sequence[Record],
+    *,
+    stream: str,
+    shard_id: str,
+    deaggregate: bool = True,
+    columns: Sequence[str] = COLUMNS,
 ) -> pa.RecordBatch:
     """Return the user records of ``records`` as one batch of `USER_RECORD_SCHEMA`, in stream order.
+
+    columns: those of the schema that are wanted, in order; no other is made.
 
     A record that is not aggregated is one row with sub-sequence number 0. Its explicit hash key is
     null, because GetRecords does not return it; its partition key is null if it was put without
     one. With ``deaggregate=False`` every record is one row.
     """
     batch, _ = to_arrow_within(
-        records, None, stream=stream, shard_id=shard_id, deaggregate=deaggregate
+        records,
+        None,
+        stream=stream,
+        shard_id=shard_id,
+        deaggregate=deaggregate,
+        columns=columns,
     )
     return batch
 
@@ -67,6 +93,7 @@ def to_arrow_within(
     stream: str,
     shard_id: str,
     deaggregate: bool = True,
+    columns: Sequence[str] = COLUMNS,
 ) -> tuple[pa.RecordBatch, int]:
     """Return the batch of `to_arrow` without user records of other shards, and their number.
 
@@ -74,14 +101,14 @@ def to_arrow_within(
     `sparkinesis.stream.kpl.hash_filter`; None for no filter.
     """
     if not records:
-        return _NO_RECORDS, 0  # most answers of a quiet shard
-    dropped = 0
-    sequence_number = pa.array([r.sequence_number for r in records], pa.string())
-    arrival = _arrival([r.approximate_arrival_timestamp for r in records])
-    data = None
-    if not (deaggregate and is_aggregated(records[0].data)):
-        data = _binary([r.data for r in records])
-    if data is None or (deaggregate and _has_aggregated(data)):
+        return _NO_RECORDS.select(columns), 0  # most answers of a quiet shard
+    dropped, rows = 0, len(records)
+    values = [r.data for r in records]
+    user: UserRecordColumns | None = None
+    data: pa.Array | None = None
+    if not (deaggregate and is_aggregated(values[0])):
+        data = _binary(values) if "data" in columns else None
+    if deaggregate and _has_aggregated(values, data):
         # With the protobuf runtime, which plain records do not need.
         from sparkinesis.stream.kpl.unpack import deaggregate as unpack  # noqa: PLC0415
 
@@ -91,33 +118,46 @@ def to_arrow_within(
             dropped = len(kept) - kept.true_count
             user = user.filter(kept) if dropped else user
         rows = len(user.data)
-        sequence_number = sequence_number.take(user.source)
-        arrival = arrival.take(user.source)
-        partition_key, data = user.partition_key, user.data
-        sub_sequence_number, explicit_hash_key = user.sub_sequence_number, user.explicit_hash_key
-    else:
-        rows = len(records)
-        partition_key = pa.array([r.partition_key for r in records], pa.string())
-        sub_sequence_number = pa.repeat(pa.scalar(0, pa.int64()), rows)
-        explicit_hash_key = pa.nulls(rows, pa.string())
-    batch = pa.RecordBatch.from_arrays(
-        [
-            partition_key,
-            data,
-            pa.repeat(pa.scalar(stream, pa.string()), rows),
-            pa.repeat(pa.scalar(shard_id, pa.string()), rows),
-            sequence_number,
-            arrival,
-            sub_sequence_number,
-            explicit_hash_key,
-        ],
-        schema=USER_RECORD_SCHEMA,
-    )
+
+    constant = {"stream": stream, "shardId": shard_id}
+
+    def column(name: str) -> pa.Array:
+        if name in constant:
+            return pa.repeat(pa.scalar(constant[name], pa.string()), rows)
+        if user is None:
+            return data if name == "data" else _of_records(records, name)
+        if name in _OF_USER_RECORDS:
+            return getattr(user, _OF_USER_RECORDS[name])
+        return _of_records(records, name).take(user.source)
+
+    batch = pa.RecordBatch.from_arrays(list(map(column, columns)), schema=_schema(tuple(columns)))
     return batch, dropped
 
 
-def _has_aggregated(data: pa.Array) -> bool:
-    """Return True if any value starts like an aggregated record."""
+def _of_records(records: Sequence[Record], name: str) -> pa.Array:
+    """Return a column of records as they are stored, other than their data."""
+    match name:
+        case "partitionKey":
+            return pa.array([r.partition_key for r in records], pa.string())
+        case "sequenceNumber":
+            return pa.array([r.sequence_number for r in records], pa.string())
+        case "approximateArrivalTimestamp":
+            return _arrival([r.approximate_arrival_timestamp for r in records])
+        case "subSequenceNumber":
+            return pa.repeat(pa.scalar(0, pa.int64()), len(records))
+        case _:
+            return pa.nulls(len(records), pa.string())  # GetRecords returns no explicit hash key
+
+
+@functools.cache
+def _schema(columns: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([USER_RECORD_SCHEMA.field(name) for name in columns])
+
+
+def _has_aggregated(values: Sequence[bytes], data: pa.Array | None) -> bool:
+    """Return True if any value starts like an aggregated record. data: their column, if made."""
+    if data is None:
+        return any(map(is_aggregated, values))
     return bool(pc.starts_with(data, MAGIC).true_count)
 
 

@@ -29,6 +29,7 @@ from tests.documents import ROOT
 EXAMPLES = {
     "initialPosition": "latest",
     "removedStreams": "drop",
+    "columns": "data, stream",
     "deaggregate": "true",
     "failOnDataLoss": "true",
     "maxRecordsPerFetch": "5",
@@ -71,6 +72,7 @@ def test_defaults() -> None:
     assert options.initial_position is LATEST
     assert options.min_fetch_period is None
     reading = options.reading
+    assert reading.columns == tuple(SCHEMA.names)
     assert reading.deaggregate
     assert reading.fail_on_data_loss
     assert reading.max_records_per_fetch == 10_000
@@ -101,6 +103,25 @@ def test_words_for_true_and_false() -> None:
         assert Options({"streamName": "s", "ordered": text})["ordered"] is True
     for text in ("false", "no", "Off", "0", " False "):
         assert Options({"streamName": "s", "failOnDataLoss": text})["failOnDataLoss"] is False
+
+
+def test_columns_are_taken_in_their_order_and_any_case() -> None:
+    options = parse_options({"streamName": "s", "columns": " DATA,partitionkey , shardId"})
+    assert options.reading.columns == ("data", "partitionKey", "shardId")
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("data,value", "has 'value'; it takes one or more of partitionKey, data, stream"),
+        ("data,", "has ''; it takes"),
+        ("", "has ''; it takes"),
+        ("data, Data", "The option columns has data twice"),
+    ],
+)
+def test_wrong_columns(columns: str, said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        parse_options({"streamName": "s", "columns": columns})
 
 
 def test_an_application_keeps_its_name_as_written() -> None:

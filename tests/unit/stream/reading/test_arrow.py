@@ -65,6 +65,25 @@ def test_one_aggregate_anywhere_among_small_or_large_records(size: int, place: i
     assert stored.column("data").to_pylist() == data
 
 
+@given(st.permutations(USER_RECORD_SCHEMA.names), st.integers(1, 8), st.integers(0, 2))
+def test_some_columns_are_those_of_all(names: list[str], count: int, aggregated: int) -> None:
+    (blob,) = aggregate([("a", None, b"1"), ("b", "99", b"2")])
+    records = [
+        Record(
+            data=blob.data if number < aggregated else b"plain",
+            partition_key=f"k{number}",
+            sequence_number=str(number),
+            approximate_arrival_timestamp=1763705123.0 + number,
+        )
+        for number in (2, 1, 0)
+    ]
+    for rows in (records, []):
+        whole = to_arrow(rows, stream="s", shard_id="i")
+        some = to_arrow(rows, stream="s", shard_id="i", columns=names[:count])
+        some.validate(full=True)
+        assert some.equals(whole.select(names[:count]))
+
+
 @pytest.mark.parametrize("deaggregate", [True, False])
 def test_no_records_are_a_batch_without_rows(deaggregate: bool) -> None:
     batch = to_arrow([], stream="s", shard_id="i", deaggregate=deaggregate)
