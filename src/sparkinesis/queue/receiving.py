@@ -74,6 +74,8 @@ class Places:
         self._has_room = has_room
         self._changed = threading.Condition()
         self._taken = 0
+        self._awaited = 0
+        """Those of them that receives under way may bring records for, of bytes not known yet."""
         self._bytes = 0
         self._mean_size = float(_UNKNOWN_SIZE)
         self._mean_seconds: float | None = None
@@ -101,6 +103,7 @@ class Places:
                 asked = 0 if self._is_closed else min(MOST_ENTRIES, self._free())
                 if asked:
                     self._taken += asked
+                    self._awaited += asked
                     return asked
             return 0
 
@@ -108,6 +111,7 @@ class Places:
         """Give back the places that a receive did not need; ``sizes``: bytes of each record."""
         with self._changed:
             self._taken += len(sizes) - asked
+            self._awaited -= asked
             if sizes:
                 total = sum(sizes)
                 self._bytes += total
@@ -167,7 +171,7 @@ class Places:
             return 0
         spare = spare_places(self._concurrency, self._mean_seconds, self._visibility)
         by_bytes = int((self._max_bytes - self._bytes) / max(1.0, self._mean_size))
-        free = min(self._most + spare - self._taken, by_bytes)
+        free = min(self._most + spare - self._taken, by_bytes - self._awaited)
         # A record that is larger than all of the memory is received alone.
         return max(free, 0) if self._taken else max(free, 1)
 
