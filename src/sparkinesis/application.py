@@ -19,6 +19,7 @@ from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.lifecycle.streams.stream_config import StreamConfig
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.retrieval.memory import MemoryBudget
+from sparkinesis.worker.supervision.supervised import check_run
 
 if TYPE_CHECKING:
     import asyncio
@@ -130,28 +131,27 @@ class Application(ApplicationSettings):
         handle at once. Raises `OptionError`, `ProcessorError` and `FleetError` before the job is
         submitted; the handle reports later errors.
         """
-        if processes is not None:
-            if spark is not None:
-                raise OptionError(
-                    "run was given spark and processes: workers run either on Spark's executors or "
-                    "in processes of this machine. Give one of the two."
-                )
+        check_run(spark, workers, fleet, processes)
+        if processes is None and spark is None:
+            worker = self.worker()
+            with graceful_on_signals(worker.shutdown, worker.log_place):
+                worker.start()
+                while not worker.wait(1.0):
+                    pass
+            return None
+        # A worker of this process does without a supervisor.
+        from sparkinesis.worker.supervision.supervised_application import SupervisedApplication  # noqa: PLC0415
+
+        supervised = SupervisedApplication.of(self)
+        if spark is None:
             from sparkinesis.worker.supervision.processes.start import run_in_processes  # noqa: PLC0415
 
-            run_in_processes(self, processes)
+            run_in_processes(supervised, processes)
             return None
-        if spark is not None:
-            # A worker of this process does without the fleet.
-            from sparkinesis.fleet.fleet import Fleet  # noqa: PLC0415
-            from sparkinesis.fleet.fleet_options import FleetOptions  # noqa: PLC0415
+        from sparkinesis.fleet.fleet import Fleet  # noqa: PLC0415
+        from sparkinesis.fleet.fleet_options import FleetOptions  # noqa: PLC0415
 
-            return Fleet(self, spark, workers, fleet or FleetOptions())
-        worker = self.worker()
-        with graceful_on_signals(worker.shutdown, worker.log_place):
-            worker.start()
-            while not worker.wait(1.0):
-                pass
-        return None
+        return Fleet(supervised, spark, workers, fleet or FleetOptions())
 
     async def run_async(self) -> None:
         """Run one worker within a program that has an event loop, such as a web server.

@@ -247,7 +247,7 @@ class FleetStatus(msgspec.Struct, frozen=True):
 
     application: str
     stream: str
-    """The stream's name; the names of several, or their number."""
+    """The stream's name; the names of several, or their number; or ``queue`` and a queue's name."""
     state: FleetState
     wanted: int
     """The number of workers that there should be."""

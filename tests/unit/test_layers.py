@@ -47,7 +47,7 @@ LAYERS: dict[str, set[str]] = {
     "fleet": {"terminal", "public", "errors", "status", "metrics", "lease", "worker"},
     "compat": {"errors", "stream", "worker", "application"},
     "application": {"public", "errors", "status", "metrics", "stream", "worker", "fleet"},
-    "queue": {"public", "errors", "status", "metrics", "stream", "lease", "worker"},
+    "queue": {"public", "errors", "status", "metrics", "stream", "lease", "worker", "fleet"},
     "queue page": {"queue"},
     "worker": {"public", "errors", "events", "status", "metrics", "stream", "lease"},
     "source": {"public", "errors", "status", "metrics", "stream", "lease"},
@@ -154,7 +154,7 @@ MOST_LAYERS = 21
 """The same for ``sparkinesis`` itself: the layers, the modules below them all, and public pages."""
 
 IMPORT_PYSPARK = ("source/", "fleet/", "functions.py", "testing/sandbox.py")
-NAME_PYSPARK = ("application.py", "__init__.py")
+NAME_PYSPARK = ("application.py", "queue/application.py", "__init__.py")
 """Modules that import pyspark's types for type checkers only."""
 
 COMPUTE_NAMES = ("__init__.py", *PAGES, "cli/running/loading.py")

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -25,7 +26,6 @@ from sparkinesis.fleet.channel.channel import (
 )
 from sparkinesis.fleet.channel.channel_tls import NotAuthenticatedError, WorkerCredentials
 from sparkinesis.lease.rules.other_workers import default_worker_id
-from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.lifecycle.signals import handling
 from sparkinesis.worker.reporting.log_context import log_to_stderr
 from sparkinesis.worker.supervision.control_messages import (
@@ -39,6 +39,7 @@ from sparkinesis.worker.supervision.control_messages import (
     encode,
 )
 from sparkinesis.worker.supervision.hosted_worker import HostedWorker
+from sparkinesis.worker.supervision.supervised import Supervised
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class WorkerSpec:
     """The settings of a fleet's workers, which are sent in the closure of a Spark task."""
 
-    application: ApplicationSettings
+    application: Supervised[Any]
     host: str
     port: int
     credentials: WorkerCredentials = field(repr=False)

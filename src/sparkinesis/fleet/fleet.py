@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkinesis.errors import FleetError, OptionError
 from sparkinesis.fleet.fleet_options import FleetOptions
@@ -17,11 +17,11 @@ from sparkinesis.fleet.terminal_view import watch
 from sparkinesis.metrics.metrics import CLOSE_WITHIN
 from sparkinesis.public import public
 from sparkinesis.status import FleetState, FleetStatus
-from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.lifecycle.signals import python_interrupt_handler
 from sparkinesis.worker.on_error import DeadLetter, last_resort
 from sparkinesis.worker.supervision import notes
+from sparkinesis.worker.supervision.supervised import Supervised
 from sparkinesis.worker.supervision.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -34,14 +34,15 @@ _log = logging.getLogger(__name__)
 class Fleet:
     """The workers of one application on Spark executors, each in a Spark task of its own.
 
-    `Application.run` makes it. All methods are safe to call from any thread; a thread of the fleet
-    makes the decisions. As a context manager, the fleet shuts down at the end of the block, and
-    raises `FleetError` if it has failed. It also shuts down when the driver's program ends.
+    `Application.run` makes it, and ``QueueApplication.run`` does so, too. All methods are
+    safe to call from any thread; a thread of the fleet makes the decisions. As a context manager,
+    the fleet shuts down at the end of the block, and raises `FleetError` if it has failed. It also
+    shuts down when the driver's program ends.
     """
 
     def __init__(
         self,
-        application: ApplicationSettings,
+        application: Supervised[Any],
         spark: SparkSession,
         workers: int,
         options: FleetOptions,
@@ -62,7 +63,6 @@ class Fleet:
             workers,
             launcher.rules,
             title=f"Fleet of {application.name}",
-            settled_after=application.options.failover_time + 2 * options.heartbeat_interval,
             clock=clock,
             notes=[] if launcher.is_local else _local_dead_letters(application),
         )
@@ -84,9 +84,9 @@ class Fleet:
         atexit.unregister(self._at_exit)
 
     @property
-    def application(self) -> ApplicationSettings:
-        """The application that the workers run."""
-        return self._application
+    def application(self) -> Any:
+        """The application that the workers run: an `Application`, or one of a queue."""
+        return self._application.application
 
     def status(self) -> FleetStatus:
         """Return the fleet's status, which is at most a heartbeat interval old."""
@@ -121,7 +121,7 @@ class Fleet:
         )
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._application.options.shutdown_timeout if timeout is None else timeout
+        return self._application.shutdown_within if timeout is None else timeout
 
     def shutdown(self, timeout: float | None = None) -> bool:
         """Shut down gracefully and wait for the end.
@@ -136,7 +136,8 @@ class Fleet:
         """
         self.request_shutdown(timeout)
         # All jobs are cancelled by then.
-        self._wait(self._seconds(timeout) + 2 * self._options.lost_after)
+        most = self._seconds(timeout) + self._application.closes_within
+        self._wait(most + 2 * self._options.lost_after)
         return self.status().state is FleetState.ENDED and self._supervisor.was_graceful
 
     def await_termination(self, timeout: float | None = None) -> bool:
@@ -191,12 +192,9 @@ def _check_workers(workers: int) -> None:
         raise OptionError(f"workers is {workers!r}; it takes a whole number of at least 1.")
 
 
-def _local_dead_letters(application: ApplicationSettings) -> list[str]:
+def _local_dead_letters(application: Supervised[Any]) -> list[str]:
     """Return a warning of each directory for dead letters that each executor has for itself."""
-    policies = [application.on_error]
-    if application.streams is not None and not callable(application.streams):
-        policies += [plan.on_error for plan in application.plans()]
-    resorts = map(last_resort, policies)
+    resorts = map(last_resort, application.policies())
     targets = [resort.target for resort in resorts if isinstance(resort, DeadLetter)]
     paths = [
         str(target.path)

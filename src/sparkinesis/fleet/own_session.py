@@ -10,13 +10,13 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkinesis.errors import FleetError, OptionError
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.fleet.fleet_options import FleetOptions
-from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
+from sparkinesis.worker.supervision.supervised import Supervised
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ _CONNECT = "sc://"
 
 
 def run_fleet(
-    application: ApplicationSettings,
+    application: Supervised[Any],
     module: str,
     workers: int,
     master: str | None,

@@ -19,11 +19,11 @@ from sparkinesis.fleet.executor_worker import RESULT, SparkTask, WorkerSpec, tas
 from sparkinesis.fleet.fleet_options import FleetOptions
 from sparkinesis.fleet.terminal_view import reads
 from sparkinesis.status import FleetState
-from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.reporting.failures import cut
 from sparkinesis.worker.supervision.control_messages import Hello, ToWorker
 from sparkinesis.worker.supervision.pickling import Destination, check_picklable
 from sparkinesis.worker.supervision.roster import Rules
+from sparkinesis.worker.supervision.supervised import Supervised
 from sparkinesis.worker.supervision.supervisor import Launcher, Post, message_of
 from sparkinesis.worker.supervision.supervisor_state import SupervisorState
 
@@ -40,15 +40,11 @@ _LONGEST_REASON = 2_000
 """The most characters of Spark's message when a job fails; its stack traces are cut off."""
 
 
-_EXECUTORS = Destination(
-    "executors",
-    "create connections, locks, files and clients in the processor's initialize(), which runs on "
-    "executors, once per shard.",
-)
+_EXECUTORS = Destination("executors", "on executors", imports=False)
 _STOPPED = (
     "the Spark session was stopped, or its Spark Connect server has ended. Call the fleet's "
     "shutdown() before spark.stop(); after the end of a server, start the program again: it goes "
-    "on from the checkpoints"
+    "on where this one has ended"
 )
 
 
@@ -59,13 +55,13 @@ class SparkLauncher(Launcher):
     _control: ControlServer
 
     def __init__(
-        self, application: ApplicationSettings, spark: SparkSession, options: FleetOptions
+        self, application: Supervised[Any], spark: SparkSession, options: FleetOptions
     ) -> None:
         """Raises `OptionError`, `ProcessorError` and `FleetError`. Opens nothing."""
         # Spark's tags may not contain a comma.
         self.group = (options.job_group or f"sparkinesis {application.name}").replace(",", " ")
-        reading = reads(application.stream_names())
-        self._jobs = SparkJobs(spark, self.group, f"{application.name} on {reading}")
+        description = f"{application.name} on {reads(application.reads)}"
+        self._jobs = SparkJobs(spark, self.group, description)
         self.is_local = self._jobs.is_local
         self._bind, host = self._jobs.driver_address(options)
         self._identity = DriverIdentity.new()
@@ -286,7 +282,7 @@ def _this_task() -> SparkTask:
     return SparkTask(context.stageId(), context.taskAttemptId(), context.attemptNumber())
 
 
-def _check_sendable(application: ApplicationSettings) -> None:
+def _check_sendable(application: Supervised[Any]) -> None:
     """Raise an error if executors cannot get the application: see `check_picklable`."""
     from pyspark import cloudpickle  # noqa: PLC0415
 

@@ -60,8 +60,11 @@ def fleet_view(status: FleetStatus) -> View:
 
 
 def reads(streams: str) -> str:
-    """Return the streams of a status as a phrase: "stream web", "streams web, app", "9 streams"."""
-    if streams.endswith(" streams"):  # no stream's name has a space
+    """Return the streams of a status as a phrase: "stream web", "streams web, app", "9 streams".
+
+    Of a queue's workers it is one already: "queue orders".
+    """
+    if streams.endswith(" streams") or streams.startswith("queue "):  # no name has a space
         return streams
     return f"streams {streams}" if ", " in streams else f"stream {streams}"
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from sparkinesis.errors import Check, OptionError, ProcessorError, check_all
 from sparkinesis.lease.rules.other_workers import default_worker_id
+from sparkinesis.metrics.health.liveness import CHECK_EVERY
 from sparkinesis.metrics.metric import AwsPlace, Measured
-from sparkinesis.metrics.metrics import metrics_of
+from sparkinesis.metrics.metrics import Metrics, metrics_of
 from sparkinesis.public import public_queue
 from sparkinesis.queue.address import QueueAddress, check_queue_name, queue_address
 from sparkinesis.queue.client import MOST_ENTRIES, QueueClient, QueueDescription
@@ -20,7 +21,7 @@ from sparkinesis.queue.finding import NewQueue, Queues
 from sparkinesis.queue.handling import HandlerSettings
 from sparkinesis.queue.hold_rules import QUEUE_RETRY, poll_seconds
 from sparkinesis.queue.options import DEFAULT_QUEUE_OPTIONS, QueueOptions
-from sparkinesis.queue.worker import QueueWorker
+from sparkinesis.queue.worker import FLUSH_WITHIN, QueueWorker
 from sparkinesis.stream.address import (
     FOUND_BY_BOTO,
     CredentialSource,
@@ -39,11 +40,15 @@ from sparkinesis.worker.processors.user_methods import (
     name_of,
     why_not_callable,
 )
+from sparkinesis.worker.supervision.supervised import Supervised, check_run
 
 if TYPE_CHECKING:
     import asyncio
 
-    from sparkinesis.metrics.health.pages import ServedTally
+    from pyspark.sql import SparkSession
+
+    from sparkinesis.fleet.fleet import Fleet
+    from sparkinesis.fleet.fleet_options import FleetOptions
 
 _MOST_AT_A_TIME = 1_000
 
@@ -178,44 +183,48 @@ class QueueApplication:
         Raises `QueueNotFoundError`, `AccessDeniedError`, `ServiceError`, and `OptionError` for
         options that do not fit the queue.
         """
-        queues = Queues(self.region, self.endpoint, self.credentials)
+        if self.options.http is None:
+            return self._assemble(timing, loop)
+        from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415 - imports http.server
+
         # The port first, before anything is called.
         labels = {"application": self.name or self.queue}
-        served: ServedTally | None = None
-        if self.options.http is not None:
-            from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415 - imports http.server
-
-            served = ServedTally.of_option(self.options.http, labels)
+        served = ServedTally.of_option(self.options.http, labels)
+        assert served is not None
         try:
-            address, description = queues.find(self.queue, self.create)
-            return self._assemble(address, description, timing, loop, served)
+            worker = self._assemble(timing, loop, own=served)
         except BaseException:
-            if served is not None:
-                served.close()
+            served.close()
             raise
+        worker.serve(served)
+        return worker
+
+    def _find(self) -> tuple[QueueAddress, QueueDescription]:
+        return Queues(self.region, self.endpoint, self.credentials).find(self.queue, self.create)
+
+    def _place(self, region: str | None) -> AwsPlace:
+        endpoint = self.endpoint if is_loopback(self.endpoint) else None
+        return AwsPlace(region=region, endpoint=endpoint, credentials=self.credentials)
 
     def _assemble(
         self,
-        address: QueueAddress,
-        description: QueueDescription,
-        timing: Timing,
-        loop: asyncio.AbstractEventLoop | None,
-        served: ServedTally | None,
+        timing: Timing = MACHINE,
+        loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        own: Metrics | None = None,
+        worker_id: str | None = None,
+        look_every: float = CHECK_EVERY,
     ) -> QueueWorker:
+        """Find the queue, and make a worker that serves nothing. own: gets its measurements."""
+        address, description = self._find()
         visibility = self._visibility(description)
         name = self.name or description.name
         rng = timing.new_rng()
-        worker_id = default_worker_id(socket.gethostname(), os.getpid(), rng)
-        place = AwsPlace(
-            region=address.region,
-            endpoint=self.endpoint if is_loopback(self.endpoint) else None,
-            credentials=self.credentials,
-        )
-        own = [] if served is None else [served]
-        measured = Measured.worker(name, worker_id, place)
-        metrics = metrics_of(self.options.metrics, measured, *own)
+        worker_id = worker_id or default_worker_id(socket.gethostname(), os.getpid(), rng)
+        measured = Measured.worker(name, worker_id, self._place(address.region))
+        metrics = metrics_of(self.options.metrics, measured, *(() if own is None else (own,)))
         try:
-            worker = QueueWorker(
+            return QueueWorker(
                 QueueClient(address, timing.of(Backoff(), rng), metrics),
                 HandlerSettings(
                     name,
@@ -232,13 +241,11 @@ class QueueApplication:
                 timing=timing,
                 calls=UserCalls(name, timing.clock, loop),
                 metrics=metrics,
+                look_every=look_every,
             )
         except BaseException:
             metrics.close()
             raise
-        if served is not None:
-            worker.serve(served)
-        return worker
 
     def _visibility(self, description: QueueDescription) -> int:
         """Return the seconds of a hold. Raises `OptionError`."""
@@ -260,17 +267,49 @@ class QueueApplication:
             )
         return visibility
 
-    def run(self) -> None:
-        """Run a worker in this process, and return when it has ended.
+    @overload
+    def run(self, *, processes: int | Literal["auto"] | None = ...) -> None: ...
 
-        SIGTERM and SIGINT shut it down gracefully; a second signal shuts it down at once. Raises
-        the errors of `worker`, and the error that ended the worker, if one did.
+    @overload
+    def run(self, spark: SparkSession, workers: int, fleet: FleetOptions = ...) -> Fleet: ...
+
+    def run(
+        self,
+        spark: SparkSession | None = None,
+        workers: int = 1,
+        fleet: FleetOptions | None = None,
+        *,
+        processes: int | Literal["auto"] | None = None,
+    ) -> Fleet | None:
+        """Run one worker in this process, several in processes, or a fleet on Spark's executors.
+
+        ``run()`` runs a worker, and returns when it has ended. SIGTERM and SIGINT shut it down
+        gracefully; a second signal shuts it down at once. Raises the errors of `worker`, and the
+        error that ended the worker, if one did.
+
+        ``run(processes=4)`` and ``run(spark, workers=8)`` do as those of `Application.run`: a
+        process that dies is started again, and a fleet returns its handle at once. They find the
+        queue, or make it, before any worker starts.
         """
-        worker = self.worker()
-        with graceful_on_signals(worker.shutdown, worker.log_place):
-            worker.start()
-            while not worker.wait(1.0):
-                pass
+        check_run(spark, workers, fleet, processes)
+        if processes is None and spark is None:
+            worker = self.worker()
+            with graceful_on_signals(worker.shutdown, worker.log_place):
+                worker.start()
+                while not worker.wait(1.0):
+                    pass
+            return None
+        supervised = SupervisedQueue.of(self)
+        if spark is None:
+            from sparkinesis.worker.supervision.processes.start import run_in_processes  # noqa: PLC0415
+
+            run_in_processes(supervised, processes)
+            return None
+        # Who needs no Spark has none.
+        from sparkinesis.fleet.fleet import Fleet  # noqa: PLC0415
+        from sparkinesis.fleet.fleet_options import FleetOptions  # noqa: PLC0415
+
+        return Fleet(supervised, spark, workers, fleet or FleetOptions())
 
     async def run_async(self) -> None:
         """Run a worker within a program that has an event loop, such as a web server.
@@ -281,3 +320,48 @@ class QueueApplication:
         from sparkinesis.worker.lifecycle.run_async import run_worker  # noqa: PLC0415 - imports asyncio
 
         await run_worker(lambda loop: self.worker(loop=loop))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SupervisedQueue(Supervised[QueueApplication]):
+    """An application of a queue, as its supervisor knows it. Its workers share nothing."""
+
+    has_shards = False
+    called = "handler"
+    defined = "at the top level of a module"
+    begins_in = "its first call, which runs {there}"
+
+    @classmethod
+    def of(cls, application: QueueApplication) -> SupervisedQueue:
+        """Return what a supervisor needs. Asks for the name of a queue that is given by its ARN."""
+        queue, region = application.queue, application.region
+        if queue.startswith("arn:"):
+            address, description = application._find()
+            queue, region = description.name, address.region
+        name, options = application.name or queue, application.options
+        return cls(
+            application=replace(application, name=name),
+            name=name,
+            reads=f"queue {queue}",
+            place=application._place(region),
+            http=options.http,
+            metrics=options.metrics,
+            shutdown_within=options.wait_time + options.shutdown_timeout,
+            closes_within=FLUSH_WITHIN,
+        )
+
+    def worker(self, worker_id: str, tally: Metrics | None, look_every: float) -> QueueWorker:
+        return self.application._assemble(own=tally, worker_id=worker_id, look_every=look_every)
+
+    def check(self) -> None:
+        """Find the queue, or make it."""
+        self.application._visibility(self.application._find()[1])
+
+    def policies(self) -> list[OnError]:
+        return [self.application.on_error]
+
+    def functions(self) -> Iterator[tuple[str, object]]:
+        yield "decode", self.application.decode
+        yield "on_error", self.application.on_error
+        for exporter in self.application.options.metrics:
+            yield "metrics", exporter

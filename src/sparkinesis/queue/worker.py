@@ -83,6 +83,7 @@ class QueueWorker:
         timing: Timing,
         calls: UserCalls,
         metrics: Metrics,
+        look_every: float = CHECK_EVERY,
     ) -> None:
         self.log_place: LogPlace = LogPlace(settings.application, worker_id)
         """Names the application and the worker in the log lines of the worker's threads."""
@@ -146,7 +147,7 @@ class QueueWorker:
             fail=self._fail,
             run_thread=self._poll_thread,
         )
-        self._live = Liveness(self._parts, timing.clock, CHECK_EVERY)
+        self._live = Liveness(self._parts, timing.clock, look_every)
         metrics.watch(lambda: [Sample(QUEUE_IN_HAND, (name,), self._keeper.in_hand)])
 
     def start(self) -> QueueWorker:

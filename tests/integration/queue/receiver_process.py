@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import time
@@ -12,21 +13,29 @@ VISIBILITY = 20
 """Seconds: longer than a busy machine keeps a process from extending its holds."""
 
 
-def main(endpoint: str, arn: str, path: str, concurrency: str) -> None:
+_PATH = "RECEIVER_PROCESS_FILE"
+
+
+@functools.cache
+def _file() -> int:
+    return os.open(os.environ[_PATH], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+
+def handle(record: QueueRecord) -> None:
     # One write for each line: what a killed process had written is there.
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    data = record.data.decode()
+    os.write(_file(), f"{os.getpid()} {time.monotonic():.6f} {data}\n".encode())
 
-    def handle(record: QueueRecord) -> None:
-        data = record.data.decode()
-        os.write(file, f"{os.getpid()} {time.monotonic():.6f} {data}\n".encode())
 
+def main(endpoint: str, arn: str, path: str, concurrency: str, *processes: str) -> None:
+    os.environ[_PATH] = path
     QueueApplication(
         arn,
         handle,
         endpoint=endpoint,
         concurrency=int(concurrency),
         options=QueueOptions(wait_time=1, visibility_timeout=VISIBILITY),
-    ).run()
+    ).run(processes=int(processes[0]) if processes else None)
 
 
 if __name__ == "__main__":

@@ -68,17 +68,22 @@ def test_it_runs_until_a_signal_ends_it_and_serves_its_health(folder: Path) -> N
     assert (folder / "handled").read_text() == "one\n"
 
 
-@pytest.mark.parametrize("option", ["--processes", "--workers"])
-def test_receivers_share_nothing_so_none_leads_the_others(folder: Path, option: str) -> None:
-    done = subprocess.run(
-        [COMMAND, "run", "app", option, "2"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode != 0
-    assert f"leave {option} out, and run this command as often as you like" in " ".join(
-        done.stderr.split()
-    )
-    assert not (folder / "handled").exists()
+def test_it_runs_in_several_processes_and_makes_the_queue_once(folder: Path) -> None:
+    log = folder / "log"
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            [COMMAND, "run", "app", "--log", "json", "--processes", "2"], cwd=folder, stderr=stderr
+        )
+    try:
+        eventually((folder / "handled").exists)
+        eventually(lambda: log.read_text().count("Receiving from") == 2)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert (folder / "handled").read_text() == "one\n"
+    said = [json.loads(line) for line in log.read_text().splitlines()]
+    receiving = [one for one in said if one["message"].startswith("Receiving from")]
+    assert {one["application"] for one in receiving} == {"orders"}
+    assert len({one["worker"] for one in receiving}) == 2

@@ -285,7 +285,7 @@ def refuse(server: LocalServer, stream: str, operation: str, fault: Fault) -> No
 @pytest.fixture
 def program(server: LocalServer, stream: str, tmp_path: Path) -> Iterator[Program]:
     """A program on a stream of two shards, which is not started yet."""
-    made = Program(server.endpoint_url, stream, tmp_path, FAILOVER_TIME)
+    made = Program(server.endpoint_url, stream, tmp_path, (str(FAILOVER_TIME),))
     yield made
     for pid in made.left():
         os.kill(pid, signal.SIGKILL)

@@ -16,19 +16,24 @@ MODULE = "tests.integration.worker.processes_program"
 
 @dataclass
 class Program:
-    """A program with its worker processes, all in one session of the system."""
+    """A program with its worker processes, all in one session of the system.
+
+    more: arguments of the program behind those of each: the endpoint, the stream or queue, and the
+    file that it writes into.
+    """
 
     endpoint: str
     stream: str
     folder: Path
-    failover_time: float
+    more: tuple[str, ...] = ()
+    module: str = MODULE
     supervisor: subprocess.Popen[bytes] | None = None
     sessions: list[int] = field(default_factory=list)
 
     def start(self, **given: Any) -> None:
-        more = [f"{name}={json.dumps(value)}" for name, value in given.items()]
-        command = [sys.executable, "-m", MODULE, self.endpoint, self.stream]
-        command += [str(self.folder / "events"), str(self.failover_time), *more]
+        named = [f"{name}={json.dumps(value)}" for name, value in given.items()]
+        command = [sys.executable, "-m", self.module, self.endpoint, self.stream]
+        command += [str(self.folder / "events"), *self.more, *named]
         with (self.folder / "err").open("ab") as errors:
             self.supervisor = subprocess.Popen(
                 command, stderr=errors, stdout=subprocess.DEVNULL, start_new_session=True

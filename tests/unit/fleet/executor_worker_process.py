@@ -13,6 +13,7 @@ from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerS
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.processors.processor import RecordProcessor
+from sparkinesis.worker.supervision.supervised_application import SupervisedApplication
 from tests.local_application import local_application
 
 
@@ -27,7 +28,8 @@ class Processor(RecordProcessor):
 def main(port: int, endpoint: str, stream: str) -> None:
     application = local_application(stream, endpoint, Processor, failover_time=2.0, idle_time=0.25)
     credentials = WorkerCredentials(*(bytes.fromhex(sys.stdin.readline()) for _ in range(2)))
-    spec = WorkerSpec(application, "127.0.0.1", port, credentials, 0.2, 60.0, "DEBUG")
+    supervised = SupervisedApplication.of(application)
+    spec = WorkerSpec(supervised, "127.0.0.1", port, credentials, 0.2, 60.0, "DEBUG")
     ExecutorWorker(spec, 1, 0, SparkTask(2, 3, 0)).run()
 
 

@@ -11,6 +11,7 @@ from sparkinesis.fleet.fleet_options import FleetOptions
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import RecordProcessor
 from sparkinesis.worker.supervision.control_messages import Hello
+from sparkinesis.worker.supervision.supervised_application import SupervisedApplication
 from sparkinesis.worker.supervision.supervisor import message_of
 from tests.unit.fleet.wire import PATIENCE
 
@@ -112,7 +113,7 @@ def application(
 
 
 def make(spark: Any, workers: int = 1, options: FleetOptions = OPTIONS, **given: Any) -> Fleet:
-    return Fleet(application(**given), spark, workers, options)
+    return Fleet(SupervisedApplication.of(application(**given)), spark, workers, options)
 
 
 def hello(worker: str = "w", slot: int = 0, job: int = 1, *, runs: bool = True) -> Hello:

@@ -42,6 +42,7 @@ from sparkinesis.worker.supervision.control_messages import (
     decode_for_supervisor,
 )
 from sparkinesis.worker.supervision.hosted_worker import MOST, longest
+from sparkinesis.worker.supervision.supervised_application import SupervisedApplication
 from tests.journal import Journal, Journaling
 from tests.pace import eventually
 from tests.streams import put
@@ -195,8 +196,9 @@ def sticking() -> Iterator[Sticking]:
 
 
 def spec(application: Application, driver: Driver, lost_after: float = PATIENCE) -> WorkerSpec:
+    supervised = SupervisedApplication.of(application)
     return WorkerSpec(
-        application, "127.0.0.1", driver.control.port, CREDENTIALS, BEAT, lost_after, logging.INFO
+        supervised, "127.0.0.1", driver.control.port, CREDENTIALS, BEAT, lost_after, logging.INFO
     )
 
 
@@ -397,8 +399,9 @@ def test_a_worker_that_never_had_an_answer_fails_its_task(application: Make) -> 
     """The driver may not know of the worker, and would wait for ever for a task that succeeded."""
     with listening() as listener:
         port = port_of(listener)
+        supervised = SupervisedApplication.of(application())
         worker_spec = WorkerSpec(
-            application(), "127.0.0.1", port, CREDENTIALS, BEAT, 0.5, logging.INFO
+            supervised, "127.0.0.1", port, CREDENTIALS, BEAT, 0.5, logging.INFO
         )
         row = run_worker(worker_spec)
         silent = accept_worker(listener.accept()[0], IDENTITY)

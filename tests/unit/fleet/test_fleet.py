@@ -28,6 +28,7 @@ from sparkinesis.metrics.catalogue import FLEET_RESTARTS
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.prometheus import PrometheusMetrics
 from sparkinesis.metrics.tally import Series, Tally
+from sparkinesis.queue.application import QueueApplication, SupervisedQueue
 from sparkinesis.status import FleetState, FleetStatus, ShardState, ShardStatus, StreamStatus
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
@@ -39,7 +40,9 @@ from sparkinesis.worker.supervision.control_messages import (
     Report,
 )
 from sparkinesis.worker.supervision.gathered_reports import GatheredReports
+from sparkinesis.worker.supervision.supervised_application import SupervisedApplication
 from sparkinesis.worker.supervision.supervisor import Supervisor
+from tests.pace import eventually
 from tests.tallies import counted
 from tests.unit.fleet.idle_spark import OPTIONS, Processor, application, hello, make, receive, tell
 from tests.unit.fleet.wire import PATIENCE, listening, port_of
@@ -105,7 +108,7 @@ def test_the_options_reach_spark_and_the_workers(spark: Any) -> None:
 def test_workers_without_a_core_are_noted(spark: Any) -> None:
     """At the start, and after more workers than cores were asked for."""
     clock = Clock()
-    fleet = Fleet(application(), spark, 2, OPTIONS, clock)
+    fleet = Fleet(SupervisedApplication.of(application()), spark, 2, OPTIONS, clock)
     spark.wait_for_jobs(2)
 
     def wait_for(text: str) -> None:
@@ -306,6 +309,23 @@ def test_a_shutdown_before_any_worker_has_come(spark: Any) -> None:
     with pytest.raises(FleetError, match="ended"):
         fleet.scale(3)
     assert fleet.shutdown(), "once more does no harm"
+
+
+def consume(record: Any) -> None: ...
+
+
+def test_workers_of_a_queue_have_time_for_their_last_acknowledgements(spark: Any) -> None:
+    clock, queue = Clock(), QueueApplication("orders", consume, "us-east-1", name="shop")
+    fleet = Fleet(SupervisedQueue.of(queue), spark, 1, OPTIONS, clock)
+    spark.wait_for_jobs(1)
+    assert spark.description == "shop on queue orders"
+    assert fleet.application == queue
+    tell(fleet, hello(), Report((), 0, is_running=True))
+    fleet.request_shutdown(2.0)
+    eventually(lambda: fleet._supervisor._state.abandon_at == 2.0 + 10.0 + OPTIONS.lost_after)
+    assert spark.cancels == 0
+    clock.now += 12.0 + OPTIONS.lost_after
+    eventually(lambda: spark.cancels)
 
 
 def test_a_shutdown_faster_than_spark_cancels_the_job_once_it_is_known(spark: Any) -> None:
@@ -518,7 +538,8 @@ def test_at_exit_a_fleet_is_shut_down(spark: Any) -> None:
 def test_a_fleet_measures_its_workers_until_it_ends(spark: Any) -> None:
     clock = Clock()
     Tallies.opened.clear()
-    fleet = Fleet(application(metrics=(Tallies(),)), spark, 2, OPTIONS, clock)
+    measured_one = SupervisedApplication.of(application(metrics=(Tallies(),)))
+    fleet = Fleet(measured_one, spark, 2, OPTIONS, clock)
     ((measured, tally),) = Tallies.opened
     assert measured.labels == {"application": "app"}
 

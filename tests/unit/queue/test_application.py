@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import OptionError, ProcessorError
-from sparkinesis.queue.application import QueueApplication
+from sparkinesis.queue.application import QueueApplication, SupervisedQueue
+from sparkinesis.queue.options import QueueOptions
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import RecordProcessor
 
@@ -59,6 +60,15 @@ def test_an_option_that_cannot_be_used(given: dict[str, Any], said: str) -> None
     with pytest.raises(OptionError) as raised:
         QueueApplication(ARN, handle, **given)
     assert said in str(raised.value)
+
+
+def test_what_a_supervisor_has_to_know() -> None:
+    """A shutdown takes as long as docs/queues.md says: the receive, the handlers, the flush."""
+    options = QueueOptions(wait_time=3, shutdown_timeout=43_200, http=":0")
+    given = SupervisedQueue.of(QueueApplication("orders", handle, "us-east-1", options=options))
+    assert (given.shutdown_within, given.closes_within) == (43_203, 10)
+    assert (given.name, given.reads, given.place.region) == ("orders", "queue orders", "us-east-1")
+    assert (given.http, given.worker_id, given.has_shards) == (":0", None, False)
 
 
 def test_no_text_shows_a_secret_of_the_endpoint() -> None:

@@ -116,26 +116,30 @@ def run(
         from sparkinesis.cli.running.loading import load_application  # noqa: PLC0415
 
         application = load_application(path)
-        if not isinstance(application, Application) and (processes or workers) is not None:
-            raise OptionError(
-                f"{path} consumes a queue, whose receivers share nothing: leave "
-                f"{'--workers' if processes is None else '--processes'} out, and run this command "
-                "as often as you like. concurrency has several records handled at a time."
-            )
         if http is not None:
             options: Any = replace(application.options, http=http)
             application = replace(application, options=options)
-        if not isinstance(application, Application) or (processes is None and workers is None):
+        if processes is None and workers is None:
             application.run()
-        elif processes is not None:
+            return
+        supervised: Any
+        if isinstance(application, Application):
+            from sparkinesis.worker.supervision.supervised_application import SupervisedApplication  # noqa: PLC0415
+
+            supervised = SupervisedApplication.of(application)
+        else:
+            from sparkinesis.queue.application import SupervisedQueue  # noqa: PLC0415 - few have queues
+
+            supervised = SupervisedQueue.of(application)
+        if processes is not None:
             from sparkinesis.worker.supervision.processes.start import run_in_processes  # noqa: PLC0415
 
             count = int(processes) if processes.isdecimal() else processes
-            run_in_processes(application, count, partial(set_up_logging, log, log_level))
+            run_in_processes(supervised, count, partial(set_up_logging, log, log_level))
         else:
             from sparkinesis.fleet.own_session import run_fleet  # noqa: PLC0415
 
-            run_fleet(application, path.partition(":")[0], workers or 1, master, submit or [])
+            run_fleet(supervised, path.partition(":")[0], workers or 1, master, submit or [])
 
 
 def _leave(number: int, _: FrameType | None) -> None:

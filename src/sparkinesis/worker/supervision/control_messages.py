@@ -80,6 +80,8 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
     """The error that ended the worker or kept it from starting."""
     is_transient: bool = False
     """A retry may succeed."""
+    is_for_all: bool = False
+    """The error ends the application: any other worker would meet it."""
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):

@@ -11,16 +11,12 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 from sparkinesis.errors import ServiceError, SparkinesisError
 from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.status import Failure, StreamStatus
-from sparkinesis.worker.application_settings import ApplicationSettings
-from sparkinesis.worker.lifecycle.new_worker import new_worker
-from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.supervision.control_messages import (
@@ -31,6 +27,7 @@ from sparkinesis.worker.supervision.control_messages import (
     Start,
     Wait,
 )
+from sparkinesis.worker.supervision.supervised import ReadsShards, Supervised, SupervisedWorker
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +62,7 @@ class HostedWorker:
 
     _link: Link
 
-    def __init__(self, application: ApplicationSettings, worker_id: str, interval: float) -> None:
+    def __init__(self, application: Supervised[Any], worker_id: str, interval: float) -> None:
         """``interval``: seconds between two reports."""
         self._application = application
         self._worker_id = worker_id
@@ -74,10 +71,10 @@ class HostedWorker:
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         """Orders of the supervisor, and functions for the worker's thread to call."""
         self._log_place = LogPlace(application.name, worker_id)
-        self._reporter = Reporter(None if application.options.http is None else Tally())
+        self._reporter = Reporter(None if application.http is None else Tally())
         self._start: WorkerStart | None = None
         """The last start of the worker; None before the first."""
-        self._worker: Worker | None = None
+        self._worker: SupervisedWorker | None = None
         """The worker, from the end of its start on."""
         self._shutdown_within: float | None = None
         """Seconds for a shutdown, unless a record processor requested it; None: no request."""
@@ -159,12 +156,8 @@ class HostedWorker:
             target=self._log_place.run, args=(run,), name="start-worker", daemon=True
         ).start()
 
-    def _new_worker(self) -> Worker:
-        """Return a new worker. Validates again: this machine may lack the supervisor's region."""
-        # The supervisor serves the health of all workers.
-        options = replace(self._application.options, http=None)
-        application = replace(self._application, worker_id=self._worker_id, options=options)
-        return new_worker(application, tally=self._reporter.tally, look_every=self._interval)
+    def _new_worker(self) -> SupervisedWorker:
+        return self._application.worker(self._worker_id, self._reporter.tally, self._interval)
 
     def _start_failed(self, error: BaseException) -> Ended | None:
         self._end_start()
@@ -177,7 +170,7 @@ class HostedWorker:
         assert self._start is not None
         self._start.is_over = True
 
-    def _started(self, worker: Worker) -> None:
+    def _started(self, worker: SupervisedWorker) -> None:
         self._end_start()
         self._worker = worker
 
@@ -195,7 +188,7 @@ class HostedWorker:
         if not self._is_leaving:
             self._is_leaving = True
             self._link.send(Leaving(why))
-        return self._shut_down(self._application.options.shutdown_timeout)
+        return self._shut_down(self._application.shutdown_within)
 
     def _shut_down(self, timeout: float) -> Ended | None:
         """Begin a shutdown; of several, the one that ends first counts."""
@@ -219,7 +212,7 @@ class HostedWorker:
         if worker.failure is None:
             self._is_leaving = True
             self._link.send(Leaving("a record processor requested it", is_for_all=True))
-        self._shut_down(self._application.options.shutdown_timeout)
+        self._shut_down(self._application.shutdown_within)
 
     def _worker_ended(self) -> Ended:
         assert self._worker is not None
@@ -227,7 +220,11 @@ class HostedWorker:
         # This is the last report, so it must arrive: the supervisor keeps its figures.
         self._link.send_last(lambda: self._report(is_last=True))
         error = self.failure = self._worker.failure
-        return Ended(self._worker.was_graceful, None if error is None else describe(error))
+        if error is None:
+            return Ended(self._worker.was_graceful)
+        # A worker that took its place would spend another delivery of the same records.
+        is_for_all = not (self._application.has_shards or isinstance(error, ServiceError))
+        return Ended(self._worker.was_graceful, describe(error), is_for_all=is_for_all)
 
     def _report(self, *, is_last: bool = False) -> Report:
         if self._worker is None:
@@ -248,9 +245,9 @@ class WorkerStart:
     make: returns a worker that has not started.
     """
 
-    def __init__(self, make: Callable[[], Worker]) -> None:
+    def __init__(self, make: Callable[[], SupervisedWorker]) -> None:
         self._make = make
-        self.worker: Worker | None = None
+        self.worker: SupervisedWorker | None = None
         """The worker, from before its start."""
         self.is_over = False
         """True once the worker runs, or has failed to start."""
@@ -259,7 +256,7 @@ class WorkerStart:
         """Seconds for the shutdown of a worker that is unwanted."""
         self._give_up_at = math.inf
 
-    def run(self) -> Worker:
+    def run(self) -> SupervisedWorker:
         """Make the worker, and start it. Raises its errors."""
         worker = self.worker = self._make()
         if self._is_unwanted.is_set():
@@ -299,7 +296,7 @@ class Reporter:
         self._streams: list[tuple[str, str | None, str | None]] | None = []
         """The streams as reported; None: they are not reported yet."""
 
-    def report(self, worker: Worker, connection: int, *, is_last: bool = False) -> Report:
+    def report(self, worker: SupervisedWorker, connection: int, *, is_last: bool = False) -> Report:
         """Return the next report. ``connection``: the number of connections so far."""
         if connection != self._connection:
             if self._connection:
@@ -307,14 +304,15 @@ class Reporter:
             self._connection = connection
         worker.look_at_health()
         is_watched = self.tally is not None
+        shards = worker if isinstance(worker, ReadsShards) else None
         return Report(
-            tuple(worker.status()),
+            () if shards is None else tuple(shards.status()),
             worker.records_total(),
             True,
             self._new_failures(worker),
-            worker.problem,
-            longest(worker.unread_shards()),
-            self._new_streams(worker),
+            None if shards is None else shards.problem,
+            None if shards is None else longest(shards.unread_shards()),
+            None if shards is None else self._new_streams(shards),
             worker.why_not_live() if is_watched else (),
             worker.why_not_ready() if is_watched else (),
             self._series(is_last),
@@ -327,7 +325,7 @@ class Reporter:
         self._series_due = now + _SERIES_EVERY
         return tuple(self.tally.series())
 
-    def _new_failures(self, worker: Worker) -> tuple[Failure, ...]:
+    def _new_failures(self, worker: SupervisedWorker) -> tuple[Failure, ...]:
         found = tuple(
             failure
             for failure in worker.failures()
@@ -336,7 +334,7 @@ class Reporter:
         self._counts.update((failure.fingerprint, failure.count) for failure in found)
         return found
 
-    def _new_streams(self, worker: Worker) -> tuple[StreamStatus, ...] | None:
+    def _new_streams(self, worker: ReadsShards) -> tuple[StreamStatus, ...] | None:
         streams = worker.streams()
         # Without the seconds of a failure, which the supervisor counts itself.
         reported = [(one.stream, one.identifier, one.problem) for one in streams]

@@ -11,6 +11,9 @@ from sparkinesis.worker.supervision.gathered_reports import WorkerReports
 from sparkinesis.worker.supervision.roster import Slot
 from sparkinesis.worker.supervision.unread import ReportedStream
 
+_IN_HAND = "the records that it had in hand are delivered again once their holds end"
+"""What becomes of the records of a queue."""
+
 
 def joined(hello: Hello) -> str:
     return f"worker {hello.worker_id} of slot {hello.slot} has joined from {hello.host}"
@@ -48,18 +51,21 @@ def waiting(count: int, wanted: int) -> str:
     )
 
 
-def lost(reported: WorkerReports, now: float) -> str:
-    what = "no shards"
-    if reported.report.shards:
+def lost(reported: WorkerReports, now: float, *, has_shards: bool = True) -> str:
+    hello, report = reported.hello, reported.report
+    if not has_shards:
+        what = f"counted {report.records:,} records; {_IN_HAND}"
+    elif not report.shards:
+        what = "listed no shards"
+    else:
         what = (
-            listed(map(_shard, reported.report.shards))
-            + ": other workers resume them once its leases are released or have expired"
+            f"listed {listed(map(_shard, report.shards))}: other workers resume them once its "
+            "leases are released or have expired"
         )
-    hello = reported.hello
     return (
         f"Lost worker {hello.worker_id} on {hello.host}; its last report, "
-        f"{now - reported.at:.1f} s ago, listed {what}. Records that it processed after that "
-        "report are not counted"
+        f"{now - reported.at:.1f} s ago, {what}. Records that it processed after that report are "
+        "not counted"
     )
 
 
@@ -69,7 +75,7 @@ def ended(worker_id: str, message: Ended) -> str | None:
         return f"Worker {worker_id} ended with an error: {message.error}"
     if not message.was_graceful:
         return (
-            f"Worker {worker_id} did not shut down in time: records that its processors had not "
+            f"Worker {worker_id} did not shut down in time: records that it had not "
             "finished are processed again"
         )
     return None
@@ -85,14 +91,15 @@ def submitted_again(slots: Sequence[Slot], error: str | None, now: float) -> str
     )
 
 
-def process_ended(error: str, again: Sequence[Slot], now: float) -> str:
+def process_ended(error: str, again: Sequence[Slot], now: float, *, has_shards: bool = True) -> str:
     """Describe the end of a worker process. again: its slot, if another one takes its place."""
     if not again:
         return error
     pause = again[0].retry_at - now
+    left = "its shards are read on from their checkpoints" if has_shards else _IN_HAND
     return (
-        f"{error}. Another process takes its place {f'in {pause:.1f} s' if pause else 'now'}; its "
-        "shards are read on from their checkpoints"
+        f"{error}. Another process takes its place {f'in {pause:.1f} s' if pause else 'now'}; "
+        f"{left}"
     )
 
 

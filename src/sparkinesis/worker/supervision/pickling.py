@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from sparkinesis.errors import OptionError, ProcessorError, SparkinesisError
-from sparkinesis.worker.application_settings import ApplicationSettings
-from sparkinesis.worker.lifecycle.streams.stream_config import StreamConfig
+from sparkinesis.worker.supervision.supervised import Supervised
 
 Dumps = Callable[[object], object]
 """Pickles an object. Raises anything if that is not possible."""
@@ -19,11 +19,13 @@ class Destination:
 
     name: str
     """In the plural, such as "executors"."""
-    advice: str
-    """What to do with a processor that cannot be pickled."""
+    there: str
+    """Where calls run, such as "on executors"."""
+    imports: bool
+    """They import what is pickled by its name, so that it has to be defined in a module."""
 
 
-def check_picklable(application: ApplicationSettings, dumps: Dumps, to: Destination) -> None:
+def check_picklable(application: Supervised[Any], dumps: Dumps, to: Destination) -> None:
     """Raise an error that names the part of the application that cannot be pickled.
 
     `OptionError` for an option or a function of the streams, `ProcessorError` for anything else.
@@ -46,34 +48,21 @@ def pickling_error(what: object, dumps: Dumps) -> Exception | None:
 
 
 def _explained(
-    application: ApplicationSettings, error: Exception, dumps: Dumps, to: Destination
+    application: Supervised[Any], error: Exception, dumps: Dumps, to: Destination
 ) -> SparkinesisError:
     name = application.name
-    for part, value in _functions(application):
+    for part, value in application.functions():
         if (mine := pickling_error(value, dumps)) is not None:
             return OptionError(
                 f"{part} of the application {name!r} cannot be sent to {to.name}, where each "
                 f"worker calls it: {mine}. Everything that it refers to is pickled: create "
                 "connections, locks, files and clients within it."
             )
-    whose = "its processor"
-    streams = application.streams
-    for one in () if streams is None or callable(streams) else streams:
-        if isinstance(one, StreamConfig) and pickling_error(one, dumps) is not None:
-            whose = f"the processor of stream {one.stream!r}"
+    failing = (who for who, one in application.processors() if pickling_error(one, dumps))
+    whose = next(failing, f"its {application.called}")
+    begins_in = application.begins_in.format(there=to.there)
     return ProcessorError(
         f"The application {name!r} cannot be sent to {to.name}: {error}. Everything that {whose} "
-        f"refers to is pickled: {to.advice}"
+        f"refers to is pickled: {f'define it {application.defined}; ' if to.imports else ''}create "
+        f"connections, locks, files and clients in {begins_in}."
     )
-
-
-def _functions(application: ApplicationSettings) -> Iterator[tuple[str, object]]:
-    """Yield what each worker calls besides its processors, with its name."""
-    if callable(application.streams):
-        yield "The function streams", application.streams
-    if application.former_streams.only is not None:
-        yield "The function only of former_streams", application.former_streams.only
-    yield "on_event", application.options.on_event
-    yield "on_error", application.on_error
-    for exporter in application.options.metrics:
-        yield "metrics", exporter

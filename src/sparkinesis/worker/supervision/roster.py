@@ -286,7 +286,8 @@ class Roster:
             return self
         roster = self.without_member(worker_id, now)
         is_running = self.state is FleetState.RUNNING
-        ends_all = not self.has_started or (self.rules.run_this_program and is_running)
+        is_ours = is_running and (self.rules.run_this_program or message.is_for_all)
+        ends_all = not self.has_started or is_ours
         if error is not None and not message.is_transient and ends_all:
             return roster.shut_down(error)
         slot = roster.slots.get(member.slot)

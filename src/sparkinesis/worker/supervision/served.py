@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from sparkinesis.metrics.catalogue import FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
 from sparkinesis.metrics.health.liveness import Liveness
@@ -11,7 +12,7 @@ from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics, Sample, metrics_of
 from sparkinesis.metrics.tally import Series
 from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
-from sparkinesis.worker.application_settings import ApplicationSettings
+from sparkinesis.worker.supervision.supervised import Supervised
 
 _HERE = {WorkerState.RUNNING, WorkerState.LEAVING}
 
@@ -60,19 +61,18 @@ def gauges_of(status: FleetStatus) -> list[Sample]:
 class SupervisorPages:
     """Takes the measurements of the supervisor, and serves pages if the option ``http`` is set."""
 
-    def __init__(self, application: ApplicationSettings, status: Callable[[], FleetStatus]) -> None:
+    def __init__(self, application: Supervised[Any], status: Callable[[], FleetStatus]) -> None:
         """Takes the port, before anything else. Raises `OptionError`.
 
         status: returns the status of all, in any thread, from `serve` on.
         """
         self._labels = {"application": application.name}
         self._status = status
-        options = application.options
-        self._served = ServedTally.of_option(options.http, self._labels)
+        self._served = ServedTally.of_option(application.http, self._labels)
         try:
             own = () if self._served is None else (self._served,)
-            measured = Measured.fleet(application.name, application.place())
-            self.metrics: Metrics = metrics_of(options.metrics, measured, *own)
+            measured = Measured.fleet(application.name, application.place)
+            self.metrics: Metrics = metrics_of(application.metrics, measured, *own)
             """Takes the measurements of the supervisor, until `close`."""
             self.metrics.watch(lambda: gauges_of(status()))
         except BaseException:

@@ -26,7 +26,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -34,7 +34,6 @@ from sparkinesis.metrics.catalogue import FLEET_RESTARTS
 from sparkinesis.metrics.health.liveness import Liveness, Part
 from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.status import FleetState, FleetStatus
-from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.supervision.control_messages import (
     Disconnected,
@@ -58,6 +57,7 @@ from sparkinesis.worker.supervision.reconciling import (
 )
 from sparkinesis.worker.supervision.roster import AT_WORK, Roster, Rules
 from sparkinesis.worker.supervision.served import Groups, SupervisorPages
+from sparkinesis.worker.supervision.supervised import Supervised
 from sparkinesis.worker.supervision.supervisor_state import SupervisorState
 
 _log = logging.getLogger(__name__)
@@ -109,21 +109,19 @@ class Supervisor:
 
     def __init__(
         self,
-        application: ApplicationSettings,
+        application: Supervised[Any],
         launcher: Launcher,
         workers: int,
         rules: Rules,
         *,
         title: str,
-        settled_after: float,
         clock: Callable[[], float],
         notes: Sequence[str] = (),
     ) -> None:
         """Takes the port of the option ``http``, and opens the launcher.
 
-        title: what the workers are together, for the log. settled_after: seconds after which the
-        lease table shows that a worker has died. notes: what users are to know from the start.
-        Raises `OptionError` and the launcher's errors.
+        title: what the workers are together, for the log. notes: what users are to know from the
+        start. Raises `OptionError` and the launcher's errors.
         """
         self._title = title
         self._launcher = launcher
@@ -131,10 +129,13 @@ class Supervisor:
         self._state = SupervisorState(
             title,
             application.name,
-            application.stream_names(),
-            application.options.shutdown_timeout,
+            application.reads,
+            application.shutdown_within,
             Roster(rules).scaled(workers),
-            GatheredReports(settled_after),
+            # By then, the lease table shows that a worker has died.
+            GatheredReports(application.failover_time + 2 * rules.heartbeat_interval),
+            closes_within=application.closes_within,
+            has_shards=application.has_shards,
         )
         for note in notes:
             self._change_to(self._state.note(note))

@@ -45,6 +45,10 @@ class SupervisorState:
     """True while every worker that ended did so gracefully."""
     abandon_at: float | None = None
     """The time at which a shutdown cancels the remaining jobs."""
+    closes_within: float = 0.0
+    """Seconds that an orderly end may take beyond the time for a shutdown."""
+    has_shards: bool = True
+    """False for the workers of a queue."""
     noted_waiting: int = 0
     """The number of waiting workers in the last note about them."""
     unlogged: tuple[tuple[int, str], ...] = ()
@@ -120,7 +124,8 @@ class SupervisorState:
     def _disconnected(self, worker_id: str, now: float) -> SupervisorState:
         state, member = self, self.roster.members.get(worker_id)
         if member is not None and member.state is not WorkerState.STANDBY:
-            state = self.note(notes.lost(self.reports.workers[worker_id], now))
+            last = self.reports.workers[worker_id]
+            state = self.note(notes.lost(last, now, has_shards=self.has_shards))
             state = replace(state, reports=state.reports.add_loss(worker_id))
         return replace(state, roster=self.roster.disconnected(worker_id, now))
 
@@ -158,7 +163,7 @@ class SupervisorState:
             # An error that ends all is raised, and needs no note.
             if error is None or roster.error is not None:
                 return state
-            return state.note(notes.process_ended(error, again, now))
+            return state.note(notes.process_ended(error, again, now, has_shards=self.has_shards))
         if before.error is None and roster.error is not None:
             return state.note(f"The first workers could not run, and the fleet fails: {error}")
         return state.note(notes.submitted_again(again, error, now)) if again else state
@@ -197,7 +202,7 @@ class SupervisorState:
         if roster.state is not FleetState.SHUTTING_DOWN or roster.is_abandoned:
             return self
         if self.abandon_at is None:
-            patience = self.shutdown_within + roster.rules.lost_after
+            patience = self.shutdown_within + self.closes_within + roster.rules.lost_after
             return replace(self, abandon_at=now + patience)
         if now < self.abandon_at:
             return self

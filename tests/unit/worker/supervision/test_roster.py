@@ -354,6 +354,15 @@ def test_a_fleet_tries_again(play: Callable[[], Play], fact: Fact) -> None:
     assert Submit(2, (0,)) in trying.after(RULES.first_backoff)
 
 
+def test_an_error_that_ends_a_queue_s_application_ends_the_fleet() -> None:
+    play = after(joins("a", 0), joins("b", 1), reports("a"), reports("b"), workers=2)
+    stopped = Ended(True, "ValueError: no good", is_for_all=True)
+    assert play.then(lambda roster, now: roster.ended("a", stopped, now)) == (SendShutDown("b"),)
+    play.then(ends("b"))
+    play.then(job_ends())
+    assert (play.fleet(), play.roster.error) == (FleetState.FAILED, "ValueError: no good")
+
+
 def test_a_record_processor_may_end_the_fleet() -> None:
     play = after(joins("a", 0), joins("b", 1), workers=2)
     assert play.then(leaves("a", for_all=True)) == (SendShutDown("b"),)

@@ -118,6 +118,27 @@ def test_a_process_that_was_killed_is_replaced_and_the_notes_say_so() -> None:
     assert (status.records, status.lost_workers, program.state.restarted) == (12, 1, 1)
 
 
+def test_what_a_killed_process_of_a_queue_had_in_hand_comes_again() -> None:
+    program = running()
+    program.state = replace(program.state, has_shards=False)
+    program.says(0, Report((), 7, is_running=True))
+    program.ends(1)
+    again = "the records that it had in hand are delivered again once their holds end"
+    lost, note = program.notes()[-2:]
+    assert lost.startswith(
+        f"Lost worker w-0 on here; its last report, 0.0 s ago, counted 7 records; {again}. "
+    )
+    assert note == f"{KILLED}. Another process takes its place in 0.5 s; {again}"
+
+
+def test_processes_are_killed_once_an_orderly_end_has_taken_too_long() -> None:
+    program = running(1)
+    program.state = replace(program.state, closes_within=7.0).shut_down(WITHIN)
+    assert program.act() == (SendShutDown("w-0"),)
+    assert program.act(WITHIN + 7.0 + RULES.lost_after - 0.1) == ()
+    assert program.act(0.2) == (Cancel(1, at_once=True),)
+
+
 def test_the_waits_grow_while_a_process_dies_again_and_again() -> None:
     program, waits = running(1, replace(RULES, phase=0.5)), []
     for job in range(1, 9):

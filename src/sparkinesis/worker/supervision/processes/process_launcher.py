@@ -17,10 +17,10 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from typing import Any
 
 from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.status import FleetState
-from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.supervision.control_messages import (
     Disconnected,
     Ended,
@@ -34,6 +34,7 @@ from sparkinesis.worker.supervision.control_messages import (
     encode,
 )
 from sparkinesis.worker.supervision.processes.worker_process import ProcessSpec, run
+from sparkinesis.worker.supervision.supervised import Supervised
 from sparkinesis.worker.supervision.supervisor import Launcher, Post, message_of
 from sparkinesis.worker.supervision.supervisor_state import SupervisorState
 
@@ -74,12 +75,12 @@ class ProcessLauncher(Launcher):
 
     def __init__(
         self,
-        application: ApplicationSettings,
+        application: Supervised[Any],
         pickled: bytes,
         set_up_log: Callable[[], None] | None = None,
     ) -> None:
         """``pickled``: the application; set_up_log: see `run_in_processes`."""
-        self._name = application.name
+        self._application = application
         self._pickled = pickled
         self._set_up_log = set_up_log
         self._context = multiprocessing.get_context("spawn")
@@ -99,10 +100,9 @@ class ProcessLauncher(Launcher):
         (slot,) = slots
         pipe, theirs = multiprocessing.Pipe()
         level = logging.getLogger("sparkinesis").getEffectiveLevel()
-        spec = ProcessSpec(self._pickled, self._name, slot, job, level, self._set_up_log)
-        process = self._context.Process(
-            target=run, args=(spec, theirs), name=f"{self._name}-{slot + 1}"
-        )
+        name, defined = self._application.name, self._application.defined
+        spec = ProcessSpec(self._pickled, name, defined, slot, job, level, self._set_up_log)
+        process = self._context.Process(target=run, args=(spec, theirs), name=f"{name}-{slot + 1}")
         # Starts a process before the first worker's, and unblocks SIGINT when that is done.
         resource_tracker.ensure_running()
         # The signal mask is inherited: Ctrl-C does not disturb a process that is not ready for it.
@@ -277,14 +277,16 @@ def exit_if_imported() -> None:
         raise SystemExit(UNGUARDED)
 
 
-def check_main_module(pickled: bytes) -> None:
-    """Raise `ProcessorError` if a worker process cannot import what the application refers to."""
+def check_main_module(pickled: bytes, defined: str) -> None:
+    """Raise `ProcessorError` if a worker process cannot import what the application refers to.
+
+    defined: where it has to be defined.
+    """
     main = sys.modules["__main__"]
     path = getattr(main, "__file__", None)
     is_found = getattr(main, "__spec__", None) is not None or (path and Path(path).is_file())
     if not is_found and b"__main__" in pickled:
         raise ProcessorError(
             "The application refers to something that was defined in an interactive session, which "
-            "worker processes cannot import. Put the processor into a module, and give it by name: "
-            'processor="package.module:name".'
+            f"worker processes cannot import. Define it {defined}."
         )

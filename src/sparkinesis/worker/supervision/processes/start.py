@@ -8,14 +8,11 @@ import pickle
 import random
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from sparkinesis.errors import OptionError
-from sparkinesis.worker.application_settings import ApplicationSettings
-from sparkinesis.worker.lifecycle.new_worker import new_worker
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.supervision.pickling import Destination, check_picklable
 from sparkinesis.worker.supervision.processes.process_launcher import (
@@ -25,6 +22,7 @@ from sparkinesis.worker.supervision.processes.process_launcher import (
 )
 from sparkinesis.worker.supervision.processes.worker_process import KILL_AFTER, REPORT_EVERY
 from sparkinesis.worker.supervision.roster import ProcessRules
+from sparkinesis.worker.supervision.supervised import Supervised
 from sparkinesis.worker.supervision.supervisor import Supervisor
 
 _log = logging.getLogger(__name__)
@@ -36,16 +34,11 @@ _FIRST_BACKOFF = 1.0
 _LONGEST_BACKOFF = 60.0
 """Seconds until a process is started again: after a first failure, and at most."""
 
-_TO = Destination(
-    "worker processes",
-    "define it at the top level of a module, or give it by name, as "
-    'processor="package.module:name"; create connections, locks, files and clients in '
-    "initialize(), which runs in the worker's process, once per shard.",
-)
+_TO = Destination("worker processes", "in the worker's process", imports=True)
 
 
 def run_in_processes(
-    application: ApplicationSettings,
+    application: Supervised[Any],
     processes: object,
     set_up_log: Callable[[], None] | None = None,
 ) -> None:
@@ -54,14 +47,14 @@ def run_in_processes(
     set_up_log: is called in each process first; can be pickled. None: a process logs to stderr,
     unless the program's main module sets up logging.
 
-    Raises `OptionError`, `ProcessorError` and the errors of `Application.worker` before any process
+    Raises `OptionError`, `ProcessorError` and the errors of `Supervised.check` before any process
     is started; and the error that ended the workers, if one did.
     """
     exit_if_imported()
     count = process_count(processes)
     check_picklable(application, pickle.dumps, _TO)
     pickled = pickle.dumps(application)
-    check_main_module(pickled)
+    check_main_module(pickled, application.defined)
     launcher = ProcessLauncher(application, pickled, set_up_log)
     rules = ProcessRules(
         heartbeat_interval=REPORT_EVERY,
@@ -70,7 +63,6 @@ def run_in_processes(
         longest_backoff=_LONGEST_BACKOFF,
         phase=random.random(),  # noqa: S311 - no secret
     )
-    options = application.options
     # Takes the port first, before anything is called.
     supervisor = Supervisor(
         application,
@@ -78,16 +70,15 @@ def run_in_processes(
         count,
         rules,
         title=f"Application {application.name}",
-        settled_after=options.failover_time + options.taker_interval,
         clock=time.monotonic,
     )
     try:
-        _check_surroundings(application)
+        application.check()
     except BaseException:
         supervisor.close()
         raise
     _log.info("Application %s runs %d worker processes", application.name, count)
-    with graceful_on_signals(partial(_shut_down, supervisor, options.shutdown_timeout)):
+    with graceful_on_signals(partial(_shut_down, supervisor, application.shutdown_within)):
         supervisor.run()
     error = supervisor.status.error
     if error is not None:
@@ -97,12 +88,6 @@ def run_in_processes(
 def _shut_down(supervisor: Supervisor, within: float, timeout: float | None) -> None:
     seconds = within if timeout is None else timeout
     supervisor.post(f"shut down within {seconds:g} s", lambda state, _: state.shut_down(seconds))
-
-
-def _check_surroundings(application: ApplicationSettings) -> None:
-    """Find the streams, and create the lease table, as a worker does before its start."""
-    options = replace(application.options, http=None, metrics=(), on_event=None)
-    new_worker(replace(application, options=options)).shutdown()
 
 
 def process_count(processes: object) -> int:

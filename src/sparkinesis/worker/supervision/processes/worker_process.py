@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from typing import Any
 
 from sparkinesis.errors import DuplicateWorkerIdError, ProcessorError
 from sparkinesis.lease.rules.other_workers import default_worker_id
-from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.lifecycle.signals import handling
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import log_to_stderr
@@ -34,6 +34,7 @@ from sparkinesis.worker.supervision.control_messages import (
     encode,
 )
 from sparkinesis.worker.supervision.hosted_worker import HostedWorker
+from sparkinesis.worker.supervision.supervised import Supervised
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ class ProcessSpec:
     pickled: bytes
     """The application. The process unpickles it itself, so that an error names the part."""
     name: str
+    defined: str
+    """Where its processor or handler has to be defined, for the text of an error."""
     slot: int
     job: int
     log_level: int
@@ -70,7 +73,7 @@ def run(spec: ProcessSpec, pipe: Connection) -> None:
         try:
             application = pickle.loads(spec.pickled)  # noqa: S301 - from the process that started this one
         except Exception as error:  # noqa: BLE001 - a user's class may raise anything
-            cannot = _cannot_load(spec.name, error)
+            cannot = _cannot_load(spec, error)
             link.send(raised(cannot))
             ended = Ended(False, describe(cannot))
         else:
@@ -92,7 +95,7 @@ class ProcessWorker(HostedWorker):
     _link: SupervisorLink
 
     def __init__(
-        self, application: ApplicationSettings, spec: ProcessSpec, link: SupervisorLink
+        self, application: Supervised[Any], spec: ProcessSpec, link: SupervisorLink
     ) -> None:
         host, pid = socket.gethostname(), os.getpid()
         rng = random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secret
@@ -103,9 +106,8 @@ class ProcessWorker(HostedWorker):
         super().__init__(application, worker_id, REPORT_EVERY)
         self._link = link
         self._hello = Hello(worker_id, spec.slot, spec.job, 0, host, pid)
-        options = application.options
         self._patient_until = (
-            time.monotonic() + options.shutdown_timeout + options.failover_time + KILL_AFTER
+            time.monotonic() + application.shutdown_within + application.failover_time + KILL_AFTER
         )
         """A worker of this id that was left by a killed supervisor has ended by then."""
 
@@ -180,12 +182,11 @@ def raised(error: BaseException) -> Raised:
     return Raised(pickled, describe(error))
 
 
-def _cannot_load(name: str, error: Exception) -> ProcessorError:
+def _cannot_load(spec: ProcessSpec, error: Exception) -> ProcessorError:
     return ProcessorError(
-        f"A worker process cannot load the application {name!r}: {describe(error)}. The process "
-        "imports modules by their names, also the program's main module, without what stands "
-        'below `if __name__ == "__main__":`. Define the processor at the top level of a module, or '
-        'give it by name: processor="package.module:name".'
+        f"A worker process cannot load the application {spec.name!r}: {describe(error)}. The "
+        "process imports modules by their names, also the program's main module, without what "
+        f'stands below `if __name__ == "__main__":`. Define what it refers to {spec.defined}.'
     )
 
 

@@ -15,6 +15,6 @@ def test_what_an_interactive_session_has_defined_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
-    check_main_module(b"package.module handle")
-    with pytest.raises(ProcessorError, match=r"interactive session.*package\.module:name"):
-        check_main_module(b"__main__ handle")
+    check_main_module(b"package.module handle", "in a module")
+    with pytest.raises(ProcessorError, match=r"interactive session.*Define it in a module\."):
+        check_main_module(b"__main__ handle", "in a module")
