@@ -25,6 +25,7 @@ MADE_INSIDE = {
     "PreparedCheckpoint",
     "QueryRun",
     "QueryWatch",
+    "QueueRun",
     "RecordBatch",
     "Worker",
 }

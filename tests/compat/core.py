@@ -35,6 +35,7 @@ integration/lease/test_table.py
 
 # Calls, and their answers
 integration/queue/test_calls.py
+integration/queue/test_old_boto3.py
 integration/stream/test_watched_subscription.py
 unit/stream/calls
 unit/stream/kpl

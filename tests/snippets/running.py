@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sparkinesis.local import LocalServer
+from sparkinesis.local.command import capacity, parse_streams
 from tests.command import COMMAND, call
 from tests.documents import ROOT, commands
 from tests.pace import Deadline
@@ -85,8 +86,8 @@ class PageRun:
         }
 
     def run(self) -> None:
-        for name, shards in streams(self._page).items():
-            self._kinesis.create_stream(StreamName=name, ShardCount=shards)
+        for name, size in streams(self._page).items():
+            self._kinesis.create_stream(StreamName=name, **size)
         for snippet in self._page:
             if snippet.how is How.RUN:
                 self._run(snippet)
@@ -228,14 +229,13 @@ def process_and_stop(query: Any) -> None:
     query.stop()
 
 
-def streams(page: list[Snippet]) -> Mapping[str, int]:
-    """Return the streams of a page's local Kinesis, with their shards."""
+def streams(page: list[Snippet]) -> Mapping[str, dict[str, Any]]:
+    """Return the streams of a page's local Kinesis, with their capacity."""
     shell = [each.block for each in page if each.block.language == "shell"]
     for line in itertools.chain.from_iterable(map(commands, shell)):
         if line.startswith(LOCAL) and (found := re.search(r"--streams (\S+)", line)):
-            pairs = [each.partition(":") for each in found[1].split(",")]
-            return {name: int(shards or 1) for name, _, shards in pairs}
-    return {"flights": 4}
+            return {name: capacity(size) for name, size in parse_streams(found[1]).items()}
+    return {"flights": capacity(4)}
 
 
 def needs_spark(text: str) -> bool:

@@ -38,6 +38,7 @@ LAYERS: dict[str, set[str]] = {
         "stream",
         "lease",
         "worker",
+        "queue",
         "application",
         "source",
         "local",

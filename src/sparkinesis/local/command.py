@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,22 +20,34 @@ from sparkinesis.local.kinesis import DEFAULT_REGION
 from sparkinesis.local.service_errors import KinesisError
 from sparkinesis.local.wire.server import LocalServer
 
+ON_DEMAND = "on-demand"
+"""In place of a number of shards: the stream may have queues."""
 
-def parse_streams(text: str) -> dict[str, int]:
-    """Parse "flights:4,other" into shard counts by stream name; the default is 1 shard.
 
-    Raises: typer.BadParameter.
+def parse_streams(text: str) -> dict[str, int | str]:
+    """Parse "flights:4,orders:on-demand" into shard counts, or `ON_DEMAND`, by stream name.
+
+    The default is 1 shard. Raises: typer.BadParameter.
     """
-    streams: dict[str, int] = {}
+    streams: dict[str, int | str] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, count = part.partition(":")
         shards = int(count) if count.isdigit() else 0 if colon else 1
-        if not name or shards < 1:
-            raise typer.BadParameter(f"{part!r} is not NAME or NAME:SHARDS, as in flights:4")
+        if not name or (shards < 1 and count != ON_DEMAND):
+            raise typer.BadParameter(
+                f"{part!r} is not NAME, NAME:SHARDS or NAME:{ON_DEMAND}, as in flights:4"
+            )
         if name in streams:
             raise typer.BadParameter(f"stream {name!r} is given twice")
-        streams[name] = shards
+        streams[name] = shards or ON_DEMAND
     return streams
+
+
+def capacity(shards: int | str) -> dict[str, Any]:
+    """Return the part of CreateStream that says how large a stream is."""
+    if shards == ON_DEMAND:
+        return {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
+    return {"ShardCount": shards}
 
 
 def environments_region() -> str:
@@ -76,7 +88,10 @@ def local(
     ] = None,
     streams: Annotated[
         str,
-        typer.Option(metavar="NAME:SHARDS,...", help="Streams to create, as in flights:4,other."),
+        typer.Option(
+            metavar="NAME:SHARDS,...",
+            help="Streams to create, as in flights:4,other. One for queues: orders:on-demand.",
+        ),
     ] = "",
     region: Annotated[
         str | None,
@@ -146,7 +161,7 @@ def local(
             # and these streams are ACTIVE when the URL is printed.
             for name, shards in wanted.items():
                 server.kinesis.call(
-                    "CreateStream", region=region, StreamName=name, ShardCount=shards
+                    "CreateStream", region=region, StreamName=name, **capacity(shards)
                 )
             server.kinesis.limits = limits
             server.kinesis.stream_delay_ms = stream_delay_ms
@@ -189,7 +204,7 @@ def _names(address: str, host_names: Sequence[str]) -> str:
     )
 
 
-def _introduce(url: str, region: str, streams: dict[str, int], exposed: str) -> None:
+def _introduce(url: str, region: str, streams: dict[str, int | str], exposed: str) -> None:
     """Print the URL on the first line, for programs; then examples of its use, for people."""
     console = Console(highlight=False, soft_wrap=True)
     console.print(Text(url, style="bold green"))
@@ -205,8 +220,12 @@ def _introduce(url: str, region: str, streams: dict[str, int], exposed: str) -> 
     )
 
 
-def _hints(url: str, region: str, streams: dict[str, int]) -> Sequence[tuple[str, str]]:
-    made = ", ".join(f"{n} ({s} shard{'s' * (s > 1)})" for n, s in streams.items())
+def _hints(url: str, region: str, streams: dict[str, int | str]) -> Sequence[tuple[str, str]]:
+    sizes = {
+        name: size if isinstance(size, str) else f"{size} shard{'s' * (size > 1)}"
+        for name, size in streams.items()
+    }
+    made = ", ".join(f"{name} ({size})" for name, size in sizes.items())
     return [
         *([("streams", f"{made} in {region}")] if made else []),
         ("Spark", f'.option("endpoint", "{url}").option("region", "{region}")'),

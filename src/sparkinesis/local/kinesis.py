@@ -22,7 +22,7 @@ from sparkinesis.local.encoding.codecs import Codec, JsonCodec
 from sparkinesis.local.faults import Call, CallLog, CallRecord, Fault, FaultPlan
 from sparkinesis.local.model.alarm import IdleUntil
 from sparkinesis.local.model.limits import Limits
-from sparkinesis.local.model.queue import Poll
+from sparkinesis.local.model.queue import Poll, Queue, QueueLook
 from sparkinesis.local.model.registered_consumer import EVENT, PushedEvent, ServedSubscription, Step
 from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
 from sparkinesis.local.operations import OPERATIONS, Done, Result, queue_records
@@ -249,6 +249,21 @@ class LocalKinesis:
             now = self.clock()
             call = CallRecord(now, operation, region, stream, None, 0, 0, error, access_key)
             self.calls.append(call)
+
+    # Queues, for a test that waits until nothing is under way
+
+    def look_at_queue(self, arn: str) -> QueueLook:
+        """Return what is waiting and under way in a queue."""
+        with self._lock:
+            return self._queue(arn).look(self.clock())
+
+    def end_receives(self, arn: str) -> None:
+        """Have the receives from a queue that wait return, as if their time were over."""
+        with self._lock:
+            self._queue(arn).end_polls()
+
+    def _queue(self, arn: str) -> Queue:
+        return self._regions[arn.split(":")[3]].queues[queue_id(arn) or ""]
 
     # Subscriptions
 

@@ -66,9 +66,10 @@ def queue_address(
     check_place(region, endpoint)
     found = QUEUE_ARN.fullmatch(arn)
     if found is None:
+        of_stream = " NewQueue(stream=...) makes a queue of a stream." if ":stream/" in arn else ""
         raise OptionError(
-            f"queue is {shown(arn)}; a queue's ARN looks like "
-            "arn:aws:kinesis:<region>:<account>:queue/<id>, with an id that the service generates."
+            f"queue is {shown(arn)}; a queue's ARN looks like arn:aws:kinesis:<region>:<account>:"
+            f"queue/<id>, with an id that the service generates.{of_stream}"
         )
     if region is not None and region != found["region"]:
         raise OptionError(

@@ -20,7 +20,11 @@ from sparkinesis.queue.client import MOST_ENTRIES, QueueClient, QueueDescription
 from sparkinesis.queue.finding import NewQueue, Queues
 from sparkinesis.queue.handling import HandlerSettings
 from sparkinesis.queue.hold_rules import QUEUE_RETRY, poll_seconds
-from sparkinesis.queue.options import DEFAULT_QUEUE_OPTIONS, QueueOptions
+from sparkinesis.queue.options import (
+    DEFAULT_QUEUE_OPTIONS,
+    QueueOptions,
+    refuses_words_of_leases,
+)
 from sparkinesis.queue.worker import FLUSH_WITHIN, QueueWorker
 from sparkinesis.stream.address import (
     FOUND_BY_BOTO,
@@ -38,6 +42,7 @@ from sparkinesis.worker.processors.user_methods import (
     ADVICE,
     asynchronous,
     name_of,
+    unfinished,
     why_not_callable,
 )
 from sparkinesis.worker.supervision.supervised import Supervised, check_run
@@ -54,6 +59,7 @@ _MOST_AT_A_TIME = 1_000
 
 
 @public_queue
+@refuses_words_of_leases
 @dataclass(frozen=True)
 class QueueApplication:
     """Consumes a queue of a Kinesis stream with a handler, in any number of processes.
@@ -133,6 +139,11 @@ class QueueApplication:
     def _check_handler(self) -> None:
         handler = self.handler
         if isinstance(handler, type) or not callable(handler):
+            if unfinished(handler) is not None:
+                raise ProcessorError(
+                    f"The handler is what a call has returned ({type(handler).__name__}). Give the "
+                    "function itself, without parentheses."
+                )
             raise ProcessorError(
                 f"The handler is {handler!r}; it must be a function that takes a record, or with "
                 "batch_size a list of records. Record processors, which have a class for each "
@@ -173,18 +184,23 @@ class QueueApplication:
             check_place(self.region, self.endpoint)
 
     def worker(
-        self, *, timing: Timing = MACHINE, loop: asyncio.AbstractEventLoop | None = None
+        self,
+        *,
+        timing: Timing = MACHINE,
+        loop: asyncio.AbstractEventLoop | None = None,
+        client: Callable[[QueueAddress, Backoff, Metrics], QueueClient] = QueueClient,
     ) -> QueueWorker:
         """Find the queue, and make a worker, which is not started yet.
 
         timing: clocks, waits and randomness, for tests. loop: the event loop of your program, for a
-        handler that is ``async def``; None: that of all workers of the process.
+        handler that is ``async def``; None: that of all workers of the process. client: makes the
+        calls on records, for tests.
 
         Raises `QueueNotFoundError`, `AccessDeniedError`, `ServiceError`, and `OptionError` for
         options that do not fit the queue.
         """
         if self.options.http is None:
-            return self._assemble(timing, loop)
+            return self._assemble(timing, loop, client=client)
         from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415 - imports http.server
 
         # The port first, before anything is called.
@@ -192,7 +208,7 @@ class QueueApplication:
         served = ServedTally.of_option(self.options.http, labels)
         assert served is not None
         try:
-            worker = self._assemble(timing, loop, own=served)
+            worker = self._assemble(timing, loop, own=served, client=client)
         except BaseException:
             served.close()
             raise
@@ -214,6 +230,7 @@ class QueueApplication:
         own: Metrics | None = None,
         worker_id: str | None = None,
         look_every: float = CHECK_EVERY,
+        client: Callable[[QueueAddress, Backoff, Metrics], QueueClient] = QueueClient,
     ) -> QueueWorker:
         """Find the queue, and make a worker that serves nothing. own: gets its measurements."""
         address, description = self._find()
@@ -225,7 +242,7 @@ class QueueApplication:
         metrics = metrics_of(self.options.metrics, measured, *(() if own is None else (own,)))
         try:
             return QueueWorker(
-                QueueClient(address, timing.of(Backoff(), rng), metrics),
+                client(address, timing.of(Backoff(), rng), metrics),
                 HandlerSettings(
                     name,
                     self.handler,

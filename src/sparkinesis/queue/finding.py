@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import difflib
 import logging
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import botocore
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -18,6 +20,7 @@ from sparkinesis.errors import (
     ConsumerLimitError,
     OptionError,
     QueueNotFoundError,
+    ServiceError,
     SparkinesisError,
     check_all,
     listed,
@@ -88,7 +91,13 @@ class NewQueue:
                 (("stream",), lambda: stream_address(self.stream)),
                 (("starting_position",), lambda: self.start),
                 _whole("visibility_timeout", self.visibility_timeout, 0, 43_200),
-                _whole("max_receive_count", 1 if count is None else count, 1, 1_000),
+                _whole(
+                    "max_receive_count",
+                    1 if count is None else count,
+                    1,
+                    1_000,
+                    ", or None for a queue without dead letters",
+                ),
             ]
         )
 
@@ -102,10 +111,12 @@ class NewQueue:
             raise OptionError(f"starting_position is {given}, {error}.") from None
 
 
-def _whole(name: str, value: int, least: int, most: int) -> Check:
+def _whole(name: str, value: int, least: int, most: int, also: str = "") -> Check:
     def check() -> None:
         if type(value) is not int or not least <= value <= most:
-            raise OptionError(f"{name} is {value!r}; it takes a number from {least} to {most}.")
+            raise OptionError(
+                f"{name} is {value!r}; it must be a whole number from {least:,} to {most:,}{also}."
+            )
 
     return (name,), check
 
@@ -121,7 +132,8 @@ _PAGES = msgspec.json.Decoder(_Page)
 class Queues(Caller):
     """The queues of an account and region. For any thread.
 
-    Raises `AccessDeniedError`, and `ServiceError` for all other failures of calls.
+    Raises `AccessDeniedError`, and `ServiceError` for all other failures of calls, and at once for
+    a botocore that is too old.
     """
 
     def __init__(
@@ -132,6 +144,7 @@ class Queues(Caller):
         retry: Backoff | None = None,
         metrics: Metrics = OFF,
     ) -> None:
+        _require_botocore(botocore.__version__)
         self.region, self.endpoint, self.credentials = region, endpoint, credentials
         super().__init__(self, "queue/", retry or Backoff(), metrics)
 
@@ -271,6 +284,19 @@ class Queues(Caller):
             )
 
 
+def _require_botocore(version: str) -> None:
+    """Raise `ServiceError` for a botocore that does not know queues.
+
+    Some calls would succeed, without its help; whether all do depends on a user's settings.
+    """
+    numbers = [int(part) for part in re.findall("[0-9]+", version)[:3]]
+    if numbers < [1, 44, 5]:
+        raise ServiceError(
+            f"Queues need boto3 1.44.5 or newer, and botocore {version} is installed, which does "
+            "not know them. Run: pip install 'boto3>=1.44.5'. All else works with the older one."
+        )
+
+
 def _arn_of(stream: StreamClient) -> str:
     """Return a stream's ARN. Raises `OptionError` if the stream cannot have queues."""
     mode = ""
@@ -282,8 +308,10 @@ def _arn_of(stream: StreamClient) -> str:
             mode = stream.describe(_ONCE).mode
     if mode == "PROVISIONED":
         raise OptionError(
-            f"{stream.address} is PROVISIONED, and only on-demand streams have queues. Switch it "
-            "(aws kinesis update-stream-mode), or name another stream."
+            f"{stream.address} is PROVISIONED, and only on-demand streams have queues. Name "
+            "another stream, or switch this one, which changes what it costs: aws kinesis "
+            f"update-stream-mode --stream-mode-details StreamMode=ON_DEMAND --stream-arn "
+            f"{stream.stream_arn()}"
         )
     return stream.stream_arn()
 

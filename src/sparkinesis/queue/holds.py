@@ -191,6 +191,13 @@ class HoldKeeper:
         """The records in hand, those included that are being acknowledged."""
         return len(self._held)
 
+    @property
+    def is_at_work(self) -> bool:
+        """True while the service is told of records in hand, or is to be told now."""
+        with self._changed:
+            is_due = bool(self._told) or self._due.first <= self._clock()
+            return is_due or any(lane.is_at_work for lane in self._lanes)
+
     def close(self, within: float) -> None:
         """Let `run` return once all records in hand are settled or lost, or time is up.
 

@@ -76,6 +76,11 @@ class Lane:
         self._failures = 0
         self._not_before = float("-inf")
 
+    @property
+    def is_at_work(self) -> bool:
+        """True while a call is under way, or a record waits for one."""
+        return self._under_way > 0 or bool(self._waiting)
+
     def add(self, held: Held, now: float) -> bool:
         """Have a record told to the service; True if that changes when the next call is due."""
         if not self._waiting:

@@ -1,10 +1,11 @@
-"""The options of an application that consumes a queue."""
+"""The options of an application that consumes a queue, and what those of leases are here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
+from typing import Any, TypeVar
 
 from sparkinesis.errors import Check, OptionError, check_all
 from sparkinesis.metrics.health.http_address import parse_address
@@ -15,9 +16,57 @@ from sparkinesis.queue.hold_rules import LONGEST_VISIBILITY
 LONGEST_POLL = 20
 """The longest wait of a receive in seconds; the shortest is 1 (API reference)."""
 _MIB = 1_048_576
+_NO_SHARDS = "a queue has no shards, and nothing is shared out: start as many processes as you like"
+_NO_CHECKPOINTS = "a queue has no checkpoints: a handler that returns has acknowledged its record"
+_OF_LEASES: Mapping[str, str] = {
+    "stream": "create=NewQueue(stream=...) makes a queue of a stream; else the queue knows its own",
+    "streams": "a queue has one stream: make a QueueApplication for each",
+    "processor": "handler is the function that takes a record",
+    "initial_position": "create=NewQueue(stream, starting_position=...) says it, once for all",
+    "table_name": "a queue has no lease table",
+    "dynamodb_endpoint": "a queue has no lease table",
+    "checkpoint_seconds": _NO_CHECKPOINTS,
+    "checkpoint_records": _NO_CHECKPOINTS,
+    "failover_time": "visibility_timeout is the time after which the records of a killed process "
+    "come again",
+    "max_leases": _NO_SHARDS,
+    "parents_first": _NO_SHARDS,
+    "retrieval": "a queue's records are received, neither polled nor pushed by shard",
+    "fan_out": "a queue's records are received, neither polled nor pushed by shard",
+    "max_records": "batch_size of the QueueApplication is the most records of a call",
+    "idle_time": "wait_time is how long a receive waits",
+    "skip_older_than": "let the handler return at once, by record.approximate_arrival_timestamp",
+    "processing_time_limit": "time_limit ends the hold of a record",
+}
+"""Words of applications with leases that mean nothing here, and what serves instead."""
+
+_C = TypeVar("_C", bound=type)
+
+
+def refuses_words_of_leases(cls: _C) -> _C:
+    """Have a class raise `OptionError` for words of applications with leases, saying what serves.
+
+    A decorator. Python's own error for any other word is clear.
+    """
+    made: Any = cls
+    own = made.__init__
+
+    @wraps(own)
+    def checked(self: object, *given: Any, **named: Any) -> None:
+        for word in named:
+            if word in _OF_LEASES:
+                raise OptionError(
+                    f"{word} is for applications with leases, and not for {cls.__name__}: "
+                    f"{_OF_LEASES[word]}."
+                )
+        own(self, *given, **named)
+
+    made.__init__ = checked
+    return cls
 
 
 @public_queue
+@refuses_words_of_leases
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
     """The options of a `QueueApplication`. Durations are in seconds.

@@ -89,6 +89,12 @@ class Places:
         """The records in hand, and those that receives under way may bring."""
         return self._taken
 
+    @property
+    def has_free(self) -> bool:
+        """True if another receive may begin."""
+        with self._changed:
+            return self._free() > 0
+
     def reserve(self) -> int:
         """Wait for free places, and take 1 to 10 of them; 0 once the places are closed."""
         enough = min(MOST_ENTRIES, self._most)

@@ -93,6 +93,14 @@ class Keeper(Protocol):
         """Note that the handler of one of the record's parts has ended."""
 
 
+_OF_LEASES = {
+    "sequence_number": "a queue hides it; record_id is the same in each delivery",
+    "shard_id": "a queue has no shards, and keeps no order",
+    "checkpoint": "a handler that returns has acknowledged its record",
+}
+"""What a user of record processors looks for, and what serves instead."""
+
+
 @public_queue
 class QueueRecord:
     """A user record that a queue has delivered, and that is held for its handler.
@@ -196,6 +204,13 @@ class QueueRecord:
     def release(self) -> bool:
         """Have the record delivered again at once, to any receiver. Returns as `ack`."""
         return self._settle(RELEASE)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            instead = _OF_LEASES.get(name)
+            advice = "" if instead is None else f": {instead}"
+            raise AttributeError(f"a QueueRecord has no {name}{advice}", name=name, obj=self)
 
     def _settle(self, settlement: Settlement) -> bool:
         if self._is_settled or not self.is_held:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -40,6 +40,19 @@ _log = logging.getLogger(__name__)
 
 FLUSH_WITHIN = 10.0
 """Seconds for the last acknowledgements of a shutdown."""
+
+
+class Activity(NamedTuple):
+    """What a worker does at one moment."""
+
+    taken: int
+    """The records that handlers have or that wait for them, and those that receives may bring."""
+    has_free: bool
+    """True if another receive may begin."""
+    is_settling: bool
+    """True while the service is told of records in hand, or is to be told now."""
+    hold: int
+    """The seconds of a hold."""
 
 
 class _Ending:
@@ -220,6 +233,13 @@ class QueueWorker:
     def in_hand(self) -> int:
         """The records in hand: received, and neither acknowledged nor returned."""
         return self._keeper.in_hand
+
+    @property
+    def activity(self) -> Activity:
+        """What the worker does now, for a test that waits until it rests."""
+        # In this order: a handler that has ended first says what becomes of its records.
+        taken = self._places.taken
+        return Activity(taken, self._places.has_free, self._keeper.is_at_work, self._visibility)
 
     def records_total(self) -> int:
         """Return the number of user records handled since the start."""

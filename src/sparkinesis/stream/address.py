@@ -208,9 +208,10 @@ def stream_address(
         return StreamAddress(stream, None, region, endpoint, credentials)
     found = STREAM_ARN.fullmatch(stream)
     if found is None:
+        of_queue = " A QueueApplication consumes a queue." if ":queue/" in stream else ""
         raise OptionError(
             f"stream is {shown(stream)}; a stream's ARN looks like "
-            "arn:aws:kinesis:<region>:<account>:stream/<name>."
+            f"arn:aws:kinesis:<region>:<account>:stream/<name>.{of_queue}"
         )
     if region is not None and region != found["region"]:
         raise OptionError(

@@ -13,8 +13,8 @@ Without pytest, `Sandbox` is a context manager. Needs the extra: pip install 'sp
 """
 
 # In this folder: `sandbox` is the fixture, over the `world` of a test and its records;
-# `application_run` runs programs, `processed` knows what is done, `quick` leaves
-# the waits out, `plugin` has pytest's fixtures. `local/lease_tables` is the lease table.
+# `application_run` runs programs, `processed` knows what is done, `queue_run` runs those of queues,
+# `quick` leaves waits out, `plugin` has pytest's fixtures. `local/lease_tables` is the lease table.
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sparkinesis.testing.application_run import ApplicationRun, Result
+    from sparkinesis.testing.queue_run import QueueRun
     from sparkinesis.testing.sandbox import QueryRun, Sandbox
     from sparkinesis.testing.world import Given
 
-__all__ = ["ApplicationRun", "Given", "QueryRun", "Result", "Sandbox"]
+__all__ = ["ApplicationRun", "Given", "QueryRun", "QueueRun", "Result", "Sandbox"]
 
 
 def __getattr__(name: str) -> object:
@@ -34,6 +35,8 @@ def __getattr__(name: str) -> object:
         from sparkinesis.testing import application_run as module  # noqa: PLC0415
     elif name == "Given":
         from sparkinesis.testing import world as module  # type: ignore[no-redef]  # noqa: PLC0415
+    elif name == "QueueRun":
+        from sparkinesis.testing import queue_run as module  # type: ignore[no-redef]  # noqa: PLC0415
     elif name in {"QueryRun", "Sandbox"}:
         from sparkinesis.testing import sandbox as module  # type: ignore[no-redef]  # noqa: PLC0415
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -172,6 +173,10 @@ class ApplicationRun:
             events,
             self._worker.failures(),
         )
+
+    def before_time(self) -> float:
+        """Return the most milliseconds by which the time may be moved at once: any."""
+        return math.inf
 
     def look_at_time(self) -> None:
         """Have the worker read its clock, which was moved.

@@ -1,4 +1,7 @@
-"""An application as a test runs it: on a local Kinesis, without the waits of a real one."""
+"""An application as a test runs it: on a local Kinesis, without the waits of a real one.
+
+`quick` is for one with leases, `quick_queue` for one of a queue, whose waits a test moves.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import TypeVar
 
 from sparkinesis.application import Application
 from sparkinesis.events import Event
+from sparkinesis.queue.application import QueueApplication
+from sparkinesis.queue.finding import NewQueue
 from sparkinesis.stream.address import FOUND_BY_BOTO
 from sparkinesis.worker.aws_options import LONGEST
 from sparkinesis.worker.lifecycle.streams.stream_config import Stream, StreamConfig, StreamTracker
@@ -79,6 +84,29 @@ def quick(
         streams=partial(_tracked, streams, endpoint)
         if callable(streams)
         else streams and [_stream(one, endpoint) for one in streams],
+    )
+
+
+def quick_queue(application: QueueApplication, endpoint: str, stream: str) -> QueueApplication:
+    """Return an application that consumes a queue of the local Kinesis at ``endpoint``.
+
+    Its queue begins with the first record of ``stream``, if none was given. What waits, waits for
+    the time of the test.
+    """
+    new = application.create or NewQueue(stream)
+    return replace(
+        application,
+        queue=_name(application.queue),
+        region=REGION,
+        endpoint=endpoint,
+        credentials=FOUND_BY_BOTO,
+        create=replace(
+            new,
+            stream=_name(new.stream),
+            starting_position="trim_horizon",
+            stream_endpoint=None,
+        ),
+        options=replace(application.options, acknowledge_within=0.0, metrics=(), http=None),
     )
 
 

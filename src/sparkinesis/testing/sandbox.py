@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 from sparkinesis.application import Application
 from sparkinesis.public import public_testing
+from sparkinesis.queue.application import QueueApplication
 from sparkinesis.testing.application_run import ApplicationRun
+from sparkinesis.testing.queue_run import QueueRun
 from sparkinesis.testing.quick import REGION, quick
 from sparkinesis.testing.world import STREAM, Given, World
 
@@ -54,6 +56,21 @@ class Sandbox(World):
         for name in run.streams:
             self.create_stream(name, shards)
         return run
+
+    def queue(
+        self, application: QueueApplication, *, twice: bool = False, timeout: float = _TIMEOUT
+    ) -> QueueRun:
+        """Return a run of an application that consumes a queue, to use in a ``with`` block.
+
+        The application is the one of production, as in `Sandbox.run`. Its stream and its queue are
+        made if they are missing. The queue has the attributes of ``create``, and begins with the
+        first record of the stream.
+
+        twice: each record is delivered again after its first acknowledgement, as the service does
+        on rare occasions: the effects of a handler have to be the same. timeout: the most seconds
+        to wait for anything.
+        """
+        return QueueRun(self, application, twice, timeout)
 
     def dataframe(self, spark: SparkSession, stream: str = STREAM, **options: str) -> DataFrame:
         """Return a streaming DataFrame over a stream, which is created if it is missing.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from sparkinesis.local.clock import ManualClock
 from sparkinesis.local.lease_tables import LeaseTables
@@ -18,6 +19,8 @@ from sparkinesis.testing.quick import REGION
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from sparkinesis.local.kinesis import LocalKinesis
 
 Given: TypeAlias = bytes | str | tuple[str, bytes | str] | AggregatedBlob | Mapping[str, Any]
 """The data of a record; a pair of partition key and data; an aggregate that
@@ -62,6 +65,9 @@ class Follower(Protocol):
     def owe(self, put: Put) -> None:
         """Note a record that was put into one of the streams."""
 
+    def before_time(self) -> float:
+        """Return the most milliseconds by which the time may be moved now at once."""
+
     def look_at_time(self) -> None:
         """Note that the time was moved."""
 
@@ -78,6 +84,8 @@ class World:
         self.followers: list[Follower] = []
         """The applications that run now."""
         self._server = LocalServer(clock=self.clock, limits=None, lease_tables=self.lease_tables)
+        self.service: LocalKinesis = self._server.kinesis
+        """The service, within this process: its log of calls, and its faults."""
         self._moved = 0.0
         self._stack = ExitStack()
 
@@ -105,12 +113,22 @@ class World:
         return time.monotonic() + self._moved
 
     def advance(self, seconds: float | timedelta) -> None:
-        """Move the time forward; timers of workers that are then due are served at once."""
+        """Move the time forward; timers of workers that are then due are served at once.
+
+        The time of a queue passes from one event to the next, so that holds are extended on the way
+        and what comes again fails, or not, as often as it would.
+        """
         moved = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
-        self.clock.advance(round(moved * 1000))
-        self._moved += moved
-        for one in self.followers:
-            one.look_at_time()
+        left = round(moved * 1000)
+        while True:
+            step = int(min(left, *(one.before_time() for one in self.followers), math.inf))
+            self.clock.advance(step)
+            self._moved += step / 1000
+            for one in self.followers:
+                one.look_at_time()
+            left -= step
+            if left <= 0:
+                return
 
     # --- streams
 
@@ -123,11 +141,14 @@ class World:
         """Return a boto3 client."""
         return self._server.client(service, REGION)
 
-    def create_stream(self, name: str = STREAM, shards: int = 1) -> None:
-        """Create a stream, if there is none of the name."""
+    def create_stream(self, name: str = STREAM, shards: int | Literal["on-demand"] = 1) -> None:
+        """Create a stream, if there is none of the name; one for queues has to be on-demand."""
+        capacity: dict[str, Any] = {"ShardCount": shards}
+        if shards == "on-demand":
+            capacity = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
         client = self.client()
         with suppress(client.exceptions.ResourceInUseException):
-            client.create_stream(StreamName=name, ShardCount=shards)
+            client.create_stream(StreamName=name, **capacity)
 
     def put(self, records: Iterable[Given], stream: str = STREAM) -> list[Place]:
         """Put records, in order; return their places."""

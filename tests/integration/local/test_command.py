@@ -55,19 +55,22 @@ def client(url: str, region: str) -> Any:
 def test_it_serves_until_a_signal_and_exits_with_0(
     command: list[str], sign: signal.Signals
 ) -> None:
-    streams = ("--streams", "flights:4,other", "--region", "eu-west-1")
+    streams = ("--streams", "flights:4,other,orders:on-demand", "--region", "eu-west-1")
     with start(command, "--port", "0", *streams) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
         kinesis = client(url, "eu-west-1")
         assert len(kinesis.list_shards(StreamName="flights")["Shards"]) == 4
         assert len(kinesis.list_shards(StreamName="other")["Shards"]) == 1
+        orders = kinesis.describe_stream_summary(StreamName="orders")["StreamDescriptionSummary"]
+        assert orders["StreamModeDetails"] == {"StreamMode": "ON_DEMAND"}
         kinesis.close()
         begin = time.monotonic()
         process.send_signal(sign)
         rest = process.stdout.read()
         assert process.wait(pace.seconds(10)) == 0
         assert time.monotonic() - begin < pace.seconds(5)
+    assert "flights (4 shards), other (1 shard), orders (on-demand) in eu-west-1" in rest
     assert "\x1b[" not in rest, "colours are for terminals"
     assert f'.option("endpoint", "{url}")' in rest
     assert f"aws --endpoint-url {url}" in rest
@@ -103,7 +106,7 @@ def test_its_streams_are_in_the_region_where_clients_look_for_them(
 
 
 def test_json_is_one_line_and_only_later_streams_take_their_time() -> None:
-    with start(COMMAND, "--port", "0", "--json", "--streams", "a:2") as process:
+    with start(COMMAND, "--port", "0", "--json", "--streams", "a:2,q:on-demand") as process:
         assert process.stdout is not None
         ready = json.loads(process.stdout.readline())
         kinesis = client(ready["endpoint"], "us-east-1")
@@ -117,7 +120,7 @@ def test_json_is_one_line_and_only_later_streams_take_their_time() -> None:
         assert process.wait(pace.seconds(10)) == 0
     assert summary["StreamStatus"] == "CREATING"
     assert ready["endpoint"].startswith("http://127.0.0.1:")
-    assert ready["streams"] == {"a": 2}
+    assert ready["streams"] == {"a": 2, "q": "on-demand"}
 
 
 def status(url: str, host: str) -> int:
@@ -162,9 +165,11 @@ def test_by_default_only_this_machine_reaches_the_server() -> None:
         ("--bind", "localhost", "'localhost' is no address to listen on"),
         ("--bind", "0.0.0.0:4566", "as in 127.0.0.1"),
         ("--host-name", "http://kinesis:4566", "give the name alone"),
-        ("--streams", "a:0", "is not NAME or NAME:SHARDS"),
-        ("--streams", "a:x", "is not NAME or NAME:SHARDS"),
-        ("--streams", ":3", "is not NAME or NAME:SHARDS"),
+        ("--streams", "a:0", "is not NAME, NAME:SHARDS or NAME:on-demand"),
+        ("--streams", "a:x", "'a:x' is not NAME, NAME:SHARDS or NAME:on-demand, as in"),
+        ("--streams", "a:ON_DEMAND", "is not NAME, NAME:SHARDS or NAME:on-demand"),
+        ("--streams", ":on-demand", "is not NAME, NAME:SHARDS or NAME:on-demand"),
+        ("--streams", ":3", "is not NAME, NAME:SHARDS or NAME:on-demand"),
         ("--streams", "a,a", "is given twice"),
     ],
 )

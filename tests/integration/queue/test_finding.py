@@ -402,10 +402,10 @@ def test_each_refusal_has_its_own_message(
         (NewQueue("a b"), "stream is 'a b'"),
         (NewQueue("s", starting_position="first"), "starting_position is 'first', which is not a"),
         (NewQueue("s", starting_position="49590"), "starting_position is '49590'"),
-        (NewQueue("s", max_receive_count=0), "max_receive_count is 0; .* from 1 to 1000"),
+        (NewQueue("s", max_receive_count=0), "max_receive_count is 0; .* from 1 to 1,000, or None"),
         (NewQueue("s", max_receive_count=1001), "max_receive_count is 1001"),
         (NewQueue("s", max_receive_count=True), "max_receive_count is True"),
-        (NewQueue("s", visibility_timeout=-1), "visibility_timeout is -1; .* from 0 to 43200"),
+        (NewQueue("s", visibility_timeout=-1), "visibility_timeout is -1; .* from 0 to 43,200"),
         (NewQueue("s", visibility_timeout=43_201), "visibility_timeout is 43201"),
         (
             NewQueue("s", visibility_timeout=-1, max_receive_count=0),

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sparkinesis.errors import ServiceError
+from sparkinesis.queue.finding import Queues
 from tests.documents import ROOT, blocks
 
 PROGRAMS = {
@@ -27,9 +29,23 @@ def run_pytest(folder: Path, **files: str) -> str:
     return done.stdout + done.stderr
 
 
+def has_queues() -> bool:
+    """False with a boto3 that is older than queues, as `make compat` has one."""
+    try:
+        Queues("eu-west-1")
+    except ServiceError:
+        return False
+    return True
+
+
 def test_the_documented_tests_of_applications_pass(tmp_path: Path) -> None:
-    programs = {name: text for name, text in PROGRAMS.items() if name != "test_query"}
-    assert f"{len(programs)} passed" in (said := run_pytest(tmp_path, **programs)), said
+    programs = {
+        name: text
+        for name, text in PROGRAMS.items()
+        if name != "test_query" and (has_queues() or "sparkinesis.queue" not in text)
+    }
+    tests = sum(text.count("\ndef test_") for text in programs.values())
+    assert f"{tests} passed" in (said := run_pytest(tmp_path, **programs)), said
 
 
 def test_a_session_without_the_kit_does_not_load_it(tmp_path: Path) -> None:

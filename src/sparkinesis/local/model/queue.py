@@ -63,6 +63,21 @@ class QueueEntry:
     is_dead: bool = False
 
 
+class QueueLook(NamedTuple):
+    """What a test sees of a queue in which nothing may be under way.
+
+    is_waiting: there are records that a receive would get. polled: the most records that receives
+    wait for. deliveries: how many there were. next_end_ms: as of `Queue`. dead: the ids of the dead
+    letters.
+    """
+
+    is_waiting: bool
+    polled: int
+    deliveries: int
+    next_end_ms: int | None
+    dead: tuple[str, ...]
+
+
 class DeliveredRecord(NamedTuple):
     """One record of the answer to a receive."""
 
@@ -108,6 +123,7 @@ class Queue(Lifecycle):
         # before, is passed over when its time has come.
         self._ends: list[tuple[int, int, QueueEntry]] = []
         self._numbers = itertools.count(1)
+        self._deliveries = 0
 
     # Its states
 
@@ -164,8 +180,7 @@ class Queue(Lifecycle):
         while visible and len(found) < limit:
             entry = visible.popleft()
             if self._is_kept(entry, now):
-                records = entry.shard.log.read(entry.position, 1, _ANY_SIZE)
-                found.append((entry, decoded(records)[0]))
+                found.append((entry, _record(entry)))
         return found
 
     def _new(self, now: int, limit: int) -> list[tuple[QueueEntry, DecodedRecord]]:
@@ -187,17 +202,41 @@ class Queue(Lifecycle):
     def _deliver(
         self, entry: QueueEntry, record: DecodedRecord, now: int, visibility_ms: int
     ) -> DeliveredRecord:
+        self._deliveries += 1
         entry.receive_count += 1
         entry.first_received_ms = entry.first_received_ms or now
         handle = entry.handle = seal(ReceiptHandle(self.id, next(self._numbers)))
         self._held[handle] = entry
         self.hold(entry, now + visibility_ms)
-        # The same id in each queue of the stream; nothing can be read from it.
-        identity = f"{self.stream.arn} {record.sequence_number}".encode()
-        record_id = hashlib.blake2b(identity, digest_size=16).hexdigest()
         return DeliveredRecord(
-            handle, record_id, record, entry.first_received_ms, entry.receive_count
+            handle, self._id_of(record), record, entry.first_received_ms, entry.receive_count
         )
+
+    def _id_of(self, record: DecodedRecord) -> str:
+        """Return the same id in each queue of the stream; nothing can be read from it."""
+        identity = f"{self.stream.arn} {record.sequence_number}".encode()
+        return hashlib.blake2b(identity, digest_size=16).hexdigest()
+
+    def look(self, now: int) -> QueueLook:
+        """Return what is waiting and under way, and receive nothing."""
+        self._end_holds(now)
+        self.stream.settle(now)
+        is_waiting = any(self._is_kept(entry, now) for entry in self._visible)
+        for shard in self.stream.shards:
+            self.stream.trim(shard, now)
+            log = shard.log
+            is_waiting |= max(self._next.get(shard, 0), log.first_position) < log.end_position
+        polls = [poll for poll in self.polls if not poll.dead and now < poll.until_ms]
+        dead = [*self._dead, *(entry for entry in self._held.values() if entry.is_dead)]
+        ids = [self._id_of(_record(entry)) for entry in dead if self._is_kept(entry, now)]
+        polled = sum(poll.limit for poll in polls)
+        return QueueLook(is_waiting, polled, self._deliveries, self.next_end_ms, tuple(ids))
+
+    def end_polls(self) -> None:
+        """End the receives that wait, as if their time were over."""
+        for poll in self.polls:
+            poll.until_ms = 0
+        self.announce()
 
     # What is held
 
@@ -266,6 +305,10 @@ class Queue(Lifecycle):
         """Return False if the record's retention has ended."""
         self.stream.trim(entry.shard, now)
         return entry.position >= entry.shard.log.first_position
+
+
+def _record(entry: QueueEntry) -> DecodedRecord:
+    return decoded(entry.shard.log.read(entry.position, 1, _ANY_SIZE))[0]
 
 
 class Poll:

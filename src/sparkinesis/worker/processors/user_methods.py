@@ -40,7 +40,7 @@ def require_finished(method: Callable[..., object], returned: object) -> None:
     if found := unfinished(returned):
         raise ProcessorError(
             f"{name_of(method)} returned {found} instead of doing its work. {ADVICE} The call's "
-            "records are not checkpointed, and none is skipped."
+            "records are neither checkpointed nor acknowledged, and none is skipped."
         )
 
 

@@ -11,6 +11,7 @@ from sparkinesis.local import LocalKinesis, ManualClock
 from sparkinesis.local.kinesis import CallResult, PendingCall
 from sparkinesis.local.model.alarm import IdleUntil
 from sparkinesis.local.model.queue import Queue as Model
+from sparkinesis.local.model.queue import QueueLook
 from tests.unit.local.calls import ARN, DAY, ON_DEMAND, Stream
 from tests.unit.local.queueing import COMMITTED, Queue, letters, on_demand
 
@@ -247,3 +248,63 @@ def test_a_poll_sees_the_children_of_a_shard(
     stream.put("a")
     assert waiter.woken == woken + 1
     assert b'"Data":"YQ=="' in waiter.answer().body
+
+
+def test_a_look_says_what_a_receive_would_get_and_takes_nothing(
+    stream: Stream, queue: Queue, clock: ManualClock
+) -> None:
+    def look() -> QueueLook:
+        return queue.kinesis.look_at_queue(queue.arn)
+
+    assert look() == QueueLook(is_waiting=False, polled=0, deliveries=0, next_end_ms=None, dead=())
+    stream.put("a")
+    assert look().is_waiting
+    record = queue.one()
+    assert look() == QueueLook(
+        is_waiting=False, polled=0, deliveries=1, next_end_ms=clock() + 30_000, dead=()
+    )
+    clock.advance(29_999)
+    assert not look().is_waiting
+    clock.advance(1)
+    assert look().is_waiting
+    assert queue.one()["RecordId"] == record["RecordId"]
+    clock.advance(30_000)
+    assert look().is_waiting
+    clock.advance(DAY)
+    assert not look().is_waiting, "its retention has ended"
+    stream.put("b")
+    clock.advance(DAY + 1)
+    assert not look().is_waiting, "also that of a record that nobody has received"
+
+
+def test_a_look_says_what_receives_wait_for(
+    stream: Stream, queue: Queue, clock: ManualClock
+) -> None:
+    def polled() -> int:
+        return queue.kinesis.look_at_queue(queue.arn).polled
+
+    waiters = [Waiter(queue, seconds=seconds) for seconds in (5, 10)]
+    for waiter in (*waiters, Waiter(queue, dead=True)):
+        waiter.until()
+    assert polled() == 20, "those of dead letters do not count"
+    clock.advance(5_000)
+    assert polled() == 10, "the time of one is over"
+    queue.kinesis.end_receives(queue.arn)
+    assert polled() == 0
+    assert [waiter.answer().body for waiter in waiters] == [b'{"QueueRecords":[]}'] * 2
+
+
+def test_a_look_says_which_records_are_dead_letters(
+    stream: Stream, kinesis: LocalKinesis, clock: ManualClock
+) -> None:
+    queue = Queue(kinesis, QueueAttributes=letters(1))
+    stream.put("a")
+    record = queue.one()
+    assert kinesis.look_at_queue(queue.arn).dead == ()
+    clock.advance(30_000)
+    for _ in range(2):  # received as a dead letter, too
+        seen = kinesis.look_at_queue(queue.arn)
+        assert (seen.dead, seen.is_waiting) == ((record["RecordId"],), False)
+        queue.receive(dead=True)
+    clock.advance(DAY)
+    assert kinesis.look_at_queue(queue.arn).dead == ()
