@@ -187,7 +187,7 @@ POLICIES = (
     ),
     Policy(
         "queue",
-        "a `QueueApplication`, where the queue exists",
+        "a `QueueApplication`, where the queue exists, and `sparkinesis queues tail`",
         (
             Grant(
                 "ReceiveFromQueue",
@@ -211,8 +211,25 @@ POLICIES = (
         "create-queue", "the first one, in addition, if `create=` makes the queue", CREATE_QUEUE
     ),
     Policy(
+        "queue-dead-letters",
+        "`sparkinesis queues dead-letters`",
+        (
+            Grant(
+                "DeadLetters",
+                Resource.QUEUE,
+                (
+                    "kinesis:AcknowledgeDeadLetterQueueRecords",
+                    "kinesis:ReceiveDeadLetterQueueRecords",
+                    "kinesis:RestoreDeadLetterQueueRecords",
+                    "kinesis:UpdateDeadLetterQueueRecordsVisibility",
+                ),
+            ),
+            FIND_QUEUES,
+        ),
+    ),
+    Policy(
         "queue-operator",
-        "`sparkinesis queues`",
+        "`sparkinesis queues` to list, describe, make, change and delete queues",
         (
             Grant(
                 "ChangeQueues",

@@ -331,9 +331,9 @@ class SchemaMismatchError(SparkinesisError, ValueError):
 
 
 class DeadLetterError(SparkinesisError):
-    """Dead letters cannot be read, or some of them could not be put back into a stream.
+    """Dead letters cannot be read, or some could not be put back, restored or discarded.
 
-    Records that were put back stay in the stream. Run the command again for the others.
+    Those that were put back stay in the stream. Run the command again for the others.
     """
 
 

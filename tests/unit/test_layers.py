@@ -133,7 +133,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "watching": set(),
     },
     "source/planning": {"probing": set()},
-    "cli": {"running": set(), "moving": set(), "streams": set()},
+    "cli": {"running": set(), "moving": set(), "streams": set(), "queues": {"streams"}},
     "compat": {"kclpy": set()},
     "compat/kclpy": {"v2": set(), "v3": {"v2"}},
     "local": {

@@ -15,7 +15,7 @@ from sparkinesis.cli.line import SETTINGS, PlainCommand, PlainGroup
 from sparkinesis.cli.moving.convert_leases import convert_leases
 from sparkinesis.cli.moving.reset import reset
 from sparkinesis.cli.moving.restart import restart
-from sparkinesis.cli.queues import queues
+from sparkinesis.cli.queues.commands import queues
 from sparkinesis.cli.running.init import init
 from sparkinesis.cli.running.kclpy import kclpy
 from sparkinesis.cli.running.run import run

@@ -16,6 +16,9 @@ from sparkinesis.stream.address import (
     shown,
 )
 
+LONGEST_VISIBILITY = 43_200
+"""The longest visibility timeout in seconds (API reference)."""
+
 QUEUE_NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
 QUEUE_ARN = re.compile(
     r"arn:aws[^:]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}:queue/(?P<id>[^\s/:]{1,1024})"
@@ -85,4 +88,12 @@ def check_queue_name(name: str) -> None:
         raise OptionError(
             f"queue is {shown(name)}; a queue's name has 1 to 128 letters, digits, '_', '.' and "
             "'-'. Its ARN will do as well."
+        )
+
+
+def check_whole(name: str, value: object, least: int, most: int, also: str = "") -> None:
+    """Raise `OptionError` for what is no whole number within bounds. True and False are none."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise OptionError(
+            f"{name} is {value!r}; it must be a whole number from {least:,} to {most:,}{also}."
         )

@@ -15,7 +15,7 @@ from sparkinesis.metrics.health.liveness import CHECK_EVERY
 from sparkinesis.metrics.metric import AwsPlace, Measured
 from sparkinesis.metrics.metrics import Metrics, metrics_of
 from sparkinesis.public import public_queue
-from sparkinesis.queue.address import QueueAddress, check_queue_name, queue_address
+from sparkinesis.queue.address import QueueAddress, check_queue_name, check_whole, queue_address
 from sparkinesis.queue.client import MOST_ENTRIES, QueueClient, QueueDescription
 from sparkinesis.queue.finding import NewQueue, Queues
 from sparkinesis.queue.handling import HandlerSettings
@@ -110,9 +110,9 @@ class QueueApplication:
 
     def _checks(self) -> Iterator[Check]:
         yield ("on_error",), lambda: check_policy(self.on_error)
-        yield ("concurrency",), partial(self._count, "concurrency", _MOST_AT_A_TIME)
-        if self.batch_size is not None:
-            yield ("batch_size",), partial(self._count, "batch_size", MOST_ENTRIES)
+        concurrency, size = self.concurrency, 1 if self.batch_size is None else self.batch_size
+        yield ("concurrency",), lambda: check_whole("concurrency", concurrency, 1, _MOST_AT_A_TIME)
+        yield ("batch_size",), lambda: check_whole("batch_size", size, 1, MOST_ENTRIES)
         for name, kind in (("options", QueueOptions), ("credentials", CredentialSource)):
             yield (name,), partial(self._kind, name, kind)
         if self.create is not None:
@@ -120,11 +120,6 @@ class QueueApplication:
         yield ("handler",), self._check_handler
         yield ("decode",), self._check_decode
         yield ("queue", "region", "endpoint"), self._check_queue
-
-    def _count(self, name: str, most: int) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise OptionError(f"{name} is {value!r}; it must be a whole number from 1 to {most:,}.")
 
     def _kind(self, name: str, kind: type) -> None:
         given = getattr(self, name)

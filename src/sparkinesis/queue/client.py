@@ -155,12 +155,14 @@ class QueueClient(Caller):
         request = {"Limit": limit, "WaitTimeSeconds": wait_seconds}
         if visibility_seconds is not None:
             request["VisibilityTimeoutSeconds"] = visibility_seconds
-        operation = _of("ReceiveQueueRecords", dead_letters)
+        operation = operation_of("ReceiveQueueRecords", dead_letters)
         return self._once(operation, request, lambda body: decode_fetched(_RECEIVED, body).records)
 
     def acknowledge(self, handles: Sequence[str], *, dead_letters: bool = False) -> list[Answered]:
         """Acknowledge 1 to 10 records, which then are done."""
-        return self._answers(_of("AcknowledgeQueueRecords", dead_letters), _entries(handles))
+        return self._answers(
+            operation_of("AcknowledgeQueueRecords", dead_letters), _entries(handles)
+        )
 
     def set_visibility(
         self, entries: Sequence[tuple[str, int]], *, dead_letters: bool = False
@@ -170,7 +172,7 @@ class QueueClient(Caller):
             {"ReceiptHandle": handle, "VisibilityTimeoutSeconds": seconds}
             for handle, seconds in entries
         ]
-        return self._answers(_of("UpdateQueueRecordsVisibility", dead_letters), hidden)
+        return self._answers(operation_of("UpdateQueueRecordsVisibility", dead_letters), hidden)
 
     def restore(self, handles: Sequence[str]) -> list[Answered]:
         """Make 1 to 10 dead letters records that are received again, with a count from 0."""
@@ -253,7 +255,8 @@ def _entries(handles: Sequence[str]) -> list[dict[str, Any]]:
     return [{"ReceiptHandle": handle} for handle in handles]
 
 
-def _of(operation: str, dead_letters: bool) -> str:
+def operation_of(operation: str, dead_letters: bool) -> str:
+    """Return an operation on a queue's records; with ``dead_letters`` that on these."""
     return (
         operation.replace("QueueRecords", "DeadLetterQueueRecords") if dead_letters else operation
     )

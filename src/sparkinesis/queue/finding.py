@@ -16,7 +16,6 @@ import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import (
-    Check,
     ConsumerLimitError,
     OptionError,
     QueueNotFoundError,
@@ -28,7 +27,13 @@ from sparkinesis.errors import (
 )
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.public import public_queue
-from sparkinesis.queue.address import QueueAddress, check_queue_name, queue_address
+from sparkinesis.queue.address import (
+    LONGEST_VISIBILITY,
+    QueueAddress,
+    check_queue_name,
+    check_whole,
+    queue_address,
+)
 from sparkinesis.queue.client import (
     QueueClient,
     QueueDescription,
@@ -42,14 +47,13 @@ from sparkinesis.stream.address import (
     CredentialSource,
     check_place,
     place_of,
-    shown,
     stream_address,
 )
 from sparkinesis.stream.calls.answers.guards import pages
 from sparkinesis.stream.calls.caller import Caller, CallError
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff, error_code, is_retryable
-from sparkinesis.stream.position import InitialPosition, parse_initial_position, starting_position
+from sparkinesis.stream.position import InitialPosition, position_option, starting_position
 
 MOST_CONSUMERS = 20
 MOST_BEING_MADE = 5
@@ -85,40 +89,21 @@ class NewQueue:
 
     def check(self) -> None:
         """Raise `OptionError` for values that no queue can have."""
-        count = self.max_receive_count
+        seconds, count = self.visibility_timeout, self.max_receive_count
+        count, also = 1 if count is None else count, ", or None for a queue without dead letters"
         check_all(
             [
                 (("stream",), lambda: stream_address(self.stream)),
                 (("starting_position",), lambda: self.start),
-                _whole("visibility_timeout", self.visibility_timeout, 0, 43_200),
-                _whole(
-                    "max_receive_count",
-                    1 if count is None else count,
-                    1,
-                    1_000,
-                    ", or None for a queue without dead letters",
-                ),
+                ((), lambda: check_whole("visibility_timeout", seconds, 0, LONGEST_VISIBILITY)),
+                ((), lambda: check_whole("max_receive_count", count, 1, 1_000, also)),
             ]
         )
 
     @property
     def start(self) -> InitialPosition:
         """The position that the queue starts at. Raises `OptionError`."""
-        try:
-            return parse_initial_position(self.starting_position)
-        except ValueError as error:
-            given = shown(str(self.starting_position))
-            raise OptionError(f"starting_position is {given}, {error}.") from None
-
-
-def _whole(name: str, value: int, least: int, most: int, also: str = "") -> Check:
-    def check() -> None:
-        if type(value) is not int or not least <= value <= most:
-            raise OptionError(
-                f"{name} is {value!r}; it must be a whole number from {least:,} to {most:,}{also}."
-            )
-
-    return (name,), check
+        return position_option("starting_position", self.starting_position)
 
 
 class _Page(msgspec.Struct, frozen=True, rename="pascal"):

@@ -161,7 +161,7 @@ class Handling:
                 sub_sequence_number=sub,
             )
 
-        made, _ = make_objects([_stored(one)], make, "")
+        made, _ = make_objects([stored(one)], make, "")
         return made or [QueueRecord(one, held, self._keeper, one.data, one.partition_key)]
 
     # One call
@@ -317,7 +317,7 @@ class Handling:
     ) -> Settlement:
         received = record._received
         batch, _ = make_batch(
-            [_stored(received)],
+            [stored(received)],
             stream=self._queue,
             shard_id=received.record_id,
             millis_behind_latest=None,
@@ -359,7 +359,7 @@ class _NamedError(Exception):
         super().__init__(f"{handler} returned the record as one that failed")
 
 
-def _stored(one: Received) -> Record:
+def stored(one: Received) -> Record:
     """Return a record as the stream has it, but for its sequence number, which a queue hides."""
     return Record(
         data=one.data,

@@ -12,15 +12,13 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from sparkinesis.queue.address import LONGEST_VISIBILITY
 from sparkinesis.queue.client import MOST_ENTRIES
 from sparkinesis.stream.calls.retry import exponential_backoff
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop, last_resort
 
 Uniform: TypeAlias = Callable[[float, float], float]
 """Draws a number evenly between two."""
-
-LONGEST_VISIBILITY = 43_200
-"""The longest visibility timeout in seconds (API reference)."""
 
 QUEUE_RETRY = Retry(base=10.0, cap=3_600.0)
 """The default policy. With the queue's default of 6 receives a record that always fails is tried

@@ -23,6 +23,7 @@ import math
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from sparkinesis.metrics.catalogue import (
@@ -33,7 +34,7 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.health.signs import expect
 from sparkinesis.metrics.metrics import Metrics
-from sparkinesis.queue.client import Answered, QueueClient, Received
+from sparkinesis.queue.client import Answered, QueueClient, Received, operation_of
 from sparkinesis.queue.hold_rules import RELEASE, Meaning, Settlement, Uniform, extension_due
 from sparkinesis.queue.lanes import Lane, Told
 from sparkinesis.queue.record import Held
@@ -45,7 +46,6 @@ _TOGETHER = 0.1
 """The part of a visibility timeout by which an extension may come early, to share a call."""
 _MOST_GONE = 1_000
 """Settled records whose times may still be known."""
-_VISIBILITY = "UpdateQueueRecordsVisibility"
 _MOST_SETTLING = 200
 """Records whose handlers have ended that may wait for the service's answer: 20 calls."""
 
@@ -99,7 +99,8 @@ class HoldKeeper:
     """Keeps the records in hand of one process. `run` is for one thread, all else for any.
 
     linger: seconds for which an acknowledgement waits for others. fail: takes an error after which
-    no call can succeed, and the operation.
+    no call can succeed, and the operation. dead_letters: the records are the queue's dead letters.
+    restores: those that are done are restored, and not acknowledged.
     """
 
     def __init__(
@@ -113,6 +114,8 @@ class HoldKeeper:
         metrics: Metrics,
         fail: Callable[[BaseException, str], None],
         threads: CallThreads | None = None,
+        dead_letters: bool = False,
+        restores: bool = False,
     ) -> None:
         self._client = client
         self._terms = terms
@@ -124,16 +127,23 @@ class HoldKeeper:
         self._threads = threads or CallThreads("sparkinesis-queue-calls")
         self._changed = threading.Condition()
         self._due = _Due()
+        self._set_visibility = partial(client.set_visibility, dead_letters=dead_letters)
+        done = (
+            client.restore if restores else partial(client.acknowledge, dead_letters=dead_letters)
+        )
+        visibility = operation_of("UpdateQueueRecordsVisibility", dead_letters)
         self._lanes = _Lanes(
-            Lane("extend", _VISIBILITY, self._ask_longer, done=QUEUE_EXTENSIONS),
+            Lane("extend", visibility, self._ask_longer, done=QUEUE_EXTENSIONS),
             Lane(
                 "acknowledge",
-                "AcknowledgeQueueRecords",
-                lambda entries: client.acknowledge([held.handle for held in entries]),
+                "RestoreDeadLetterQueueRecords"
+                if restores
+                else operation_of("AcknowledgeQueueRecords", dead_letters),
+                lambda entries: done([held.handle for held in entries]),
                 linger=linger,
                 done=QUEUE_ACKNOWLEDGED,
             ),
-            Lane("return", _VISIBILITY, self._ask_later, linger=linger),
+            Lane("return", visibility, self._ask_later, linger=linger),
         )
         self._told: deque[Told] = deque()
         self._held: dict[Held, None] = {}
@@ -285,12 +295,10 @@ class HoldKeeper:
             self._due.add(held, held.until)
 
     def _ask_longer(self, entries: Sequence[Held]) -> Sequence[Answered]:
-        return self._client.set_visibility(
-            [(held.handle, self._terms.visibility) for held in entries]
-        )
+        return self._set_visibility([(held.handle, self._terms.visibility) for held in entries])
 
     def _ask_later(self, entries: Sequence[Held]) -> Sequence[Answered]:
-        return self._client.set_visibility([(held.handle, held.returned_for) for held in entries])
+        return self._set_visibility([(held.handle, held.returned_for) for held in entries])
 
     def _lose(self, held: Held, where: str | None = None) -> None:
         where = where or ("ended" if held.is_settling else "running")

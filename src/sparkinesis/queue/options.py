@@ -11,7 +11,7 @@ from sparkinesis.errors import Check, OptionError, check_all
 from sparkinesis.metrics.health.http_address import parse_address
 from sparkinesis.metrics.metrics import MetricsExporter
 from sparkinesis.public import public_queue
-from sparkinesis.queue.hold_rules import LONGEST_VISIBILITY
+from sparkinesis.queue.address import LONGEST_VISIBILITY, check_whole
 
 LONGEST_POLL = 20
 """The longest wait of a receive in seconds; the shortest is 1 (API reference)."""
@@ -104,26 +104,19 @@ class QueueOptions:
         check_all(self._checks())
 
     def _checks(self) -> Iterator[Check]:
-        yield ("wait_time",), partial(self._whole, "wait_time", 1, LONGEST_POLL)
-        if self.visibility_timeout is not None:
-            yield (
-                ("visibility_timeout",),
-                partial(self._whole, "visibility_timeout", 2, LONGEST_VISIBILITY),
-            )
+        for name, least, most in (
+            ("wait_time", 1, LONGEST_POLL),
+            ("visibility_timeout", 2, LONGEST_VISIBILITY),
+            ("max_held_bytes", _MIB, 1 << 40),
+        ):
+            value = getattr(self, name)
+            if value is not None or name != "visibility_timeout":
+                yield (name,), partial(check_whole, name, value, least, most)
         yield ("time_limit",), partial(self._seconds, "time_limit", 1.0)
         yield ("acknowledge_within",), partial(self._seconds, "acknowledge_within", 0.0, 1.0)
         yield ("shutdown_timeout",), partial(self._seconds, "shutdown_timeout", 0.0)
-        yield ("max_held_bytes",), partial(self._whole, "max_held_bytes", _MIB, 1 << 40)
-
         if self.http is not None:
             yield ("http",), partial(parse_address, "http", self.http)
-
-    def _whole(self, name: str, least: int, most: int) -> None:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise OptionError(
-                f"{name} is {value!r}; it must be a whole number from {least:,} to {most:,}."
-            )
 
     def _seconds(self, name: str, least: float, most: float = float(LONGEST_VISIBILITY)) -> None:
         value = getattr(self, name)

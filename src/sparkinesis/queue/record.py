@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sparkinesis.errors import OptionError
 from sparkinesis.public import public_queue
-from sparkinesis.queue.hold_rules import ACKNOWLEDGE, LONGEST_VISIBILITY, RELEASE, Settlement
+from sparkinesis.queue.address import LONGEST_VISIBILITY
+from sparkinesis.queue.hold_rules import ACKNOWLEDGE, RELEASE, Settlement
 from sparkinesis.worker.batches.user_record import instant
 
 if TYPE_CHECKING:

@@ -38,6 +38,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from sparkinesis.errors import OptionError
+
 
 class Sentinel(Enum):
     """The positions that are names (KCL's ``SentinelCheckpoint``)."""
@@ -260,6 +262,15 @@ def parse_initial_position(value: object, others: str = "") -> InitialPosition:
     if not 0 <= ms < END_OF_TIME_MS:
         raise ValueError("an instant before 1970 or after 9999")
     return AtTimestamp(ms)
+
+
+def position_option(name: str, value: object) -> InitialPosition:
+    """Read the position of an option, as `parse_initial_position`. Raises `OptionError`."""
+    try:
+        return parse_initial_position(value)
+    except ValueError as error:
+        given = value.isoformat() if isinstance(value, datetime) else repr(value)
+        raise OptionError(f"{name} is {given}, {error}.") from None
 
 
 def iterator_type(position: Position, inclusive: bool) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from sparkinesis.stream.address import (
     shown,
     stream_address,
 )
-from sparkinesis.stream.position import InitialPosition
+from sparkinesis.stream.position import InitialPosition, position_option
 from sparkinesis.worker.aws_options import check_consumer_name
 from sparkinesis.worker.dead_letters.targets import DeadLetterStream
 from sparkinesis.worker.lifecycle.streams.stream_config import (
@@ -38,7 +38,6 @@ from sparkinesis.worker.lifecycle.streams.stream_config import (
     check_answer,
     check_consumer,
     check_streams,
-    initial_position,
     name_streams,
 )
 from sparkinesis.worker.on_error import RETRY, DeadLetter, OnError, check_policy, last_resort
@@ -166,7 +165,7 @@ class ApplicationSettings:
 
     def initial(self) -> InitialPosition:
         """Return the initial position. Raises `OptionError`."""
-        return initial_position(self.initial_position)
+        return position_option("initial_position", self.initial_position)
 
     def address(self) -> StreamAddress:
         """Return the stream's address. Raises `OptionError`, also if there are several streams."""
@@ -229,7 +228,7 @@ class ApplicationSettings:
             one.on_error or self.on_error,
             self.initial()
             if one.initial_position is None
-            else initial_position(one.initial_position),
+            else position_option("initial_position", one.initial_position),
             one.consumer_arn,
             function,
         )

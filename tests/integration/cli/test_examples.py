@@ -14,6 +14,7 @@ import pytest
 
 from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
+from sparkinesis.queue.client import QueueClient
 from sparkinesis.queue.finding import NewQueue, Queues
 from tests.command import COMMAND, call
 from tests.pace import eventually
@@ -44,6 +45,8 @@ SAID = {
     "queues create": "max receive count   10",
     "queues update": "visibility timeout  60",
     "queues delete": "Deleted the queue old-orders.",
+    "queues tail": '"data": "to be shown"',
+    "queues dead-letters": "Restored 1 of 1 dead letter.",
     "local": "http://127.0.0.1:",
     "compile-pyspark": "added to spark/python/lib/pyspark.zip",
 }
@@ -58,8 +61,12 @@ def server() -> Iterator[LocalServer]:
             kinesis.create_stream(StreamName=name, ShardCount=1)
         put(kinesis, "flights", [b"one", b"two"])
         kinesis.create_stream(StreamName="events", StreamModeDetails={"StreamMode": "ON_DEMAND"})
+        queues = Queues("us-east-1", running.endpoint_url)
         for name in ("orders", "old-orders"):
-            Queues("us-east-1", running.endpoint_url).find(name, NewQueue("events"))
+            address, _ = queues.find(name, NewQueue("events", max_receive_count=1))
+            kinesis.put_record(StreamName="events", Data=b"dead", PartitionKey="LH-400")
+            assert len(QueueClient(address).receive(10, 1, 0)) == 1
+        kinesis.put_record(StreamName="events", Data=b"to be shown", PartitionKey="LH-401")
         seen: list[object] = []
         application = Application(
             "flights-app",

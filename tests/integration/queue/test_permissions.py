@@ -10,6 +10,7 @@ from sparkinesis.queue import NewQueue
 from sparkinesis.queue.finding import Queues
 from tests.command import call
 from tests.deploy.calls import Used, only
+from tests.integration.queue.commands import kill, place_of, time_passes
 from tests.integration.queue.scene import REGION, Handled, QueueScene
 from tests.pace import eventually
 
@@ -46,7 +47,6 @@ def test_a_queue_is_made_with_its_permissions(scene: QueueScene) -> None:
 
 
 def test_the_commands_use_their_permissions(scene: QueueScene) -> None:
-    place = ("--region", REGION, "--endpoint", scene.server.endpoint_url)
     used = Used(scene.server)
     with only(scene.server, ALLOWED["queue-operator"]), used.watching():
         for words in (
@@ -56,5 +56,27 @@ def test_the_commands_use_their_permissions(scene: QueueScene) -> None:
             ("update", "new", "--visibility-timeout", "9"),
             ("delete", "new", "--yes"),
         ):
-            assert call("queues", *words, *place).returncode == 0
+            assert call("queues", *words, *place_of(scene)).returncode == 0
     assert used.actions == ALLOWED["queue-operator"]
+
+
+def test_commands_that_receive_use_their_permissions(scene: QueueScene) -> None:
+    kill(scene, ("a", b"one"), ("b", b"two"), ("c", b"three"))
+    scene.put(b"four")
+    for words, policy, unused in (
+        (["tail", "orders", "--count", "1"], "queue", {"kinesis:AcknowledgeQueueRecords"}),
+        (
+            ["dead-letters", "orders", "--restore", "--key", "a", "--yes"],
+            "queue-dead-letters",
+            {"kinesis:AcknowledgeDeadLetterQueueRecords"},
+        ),
+        (
+            ["dead-letters", "orders", "--discard", "--key", "b", "--yes"],
+            "queue-dead-letters",
+            {"kinesis:RestoreDeadLetterQueueRecords"},
+        ),
+    ):
+        used = Used(scene.server)
+        with only(scene.server, ALLOWED[policy]), used.watching(), time_passes(scene):
+            assert call("queues", *words, *place_of(scene)).returncode == 0
+        assert used.actions == ALLOWED[policy] - unused

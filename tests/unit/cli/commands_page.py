@@ -37,6 +37,9 @@ EXAMPLES = {
     "queues create": "sparkinesis queues create returns --stream events --max-receive-count 10",
     "queues update": "sparkinesis queues update orders --visibility-timeout 60",
     "queues delete": "sparkinesis queues delete old-orders --yes",
+    "queues tail": "sparkinesis queues tail orders --count 1 --json",
+    "queues dead-letters": "sparkinesis queues dead-letters orders --key LH-400 --count 1 "
+    "--restore --yes",
     "local": "sparkinesis local --port 0 --streams flights:4",
     "compile-pyspark": "sparkinesis compile-pyspark --spark-home spark",
 }
@@ -81,6 +84,8 @@ _PAGES = {
     "restart": "operating.md#restarting-stopped-shards",
     "convert-leases": "operating.md#from-one-stream-to-several-and-back",
     "dead-letters": "operating.md#dead-letters",
+    "queues tail": "queues.md#looking-at-records",
+    "queues dead-letters": "queues.md#dead-letters-of-the-queue",
     "kclpy": "kclpy.md",
     "local": "local-server.md",
     "compile-pyspark": "cluster.md",

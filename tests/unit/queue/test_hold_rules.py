@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkinesis.queue.address import LONGEST_VISIBILITY
 from sparkinesis.queue.hold_rules import (
     ACKNOWLEDGE,
-    LONGEST_VISIBILITY,
     QUEUE_RETRY,
     RELEASE,
     Meaning,

@@ -17,7 +17,7 @@ from sparkinesis.stream.address import (
     repr_without_secrets,
     stream_address,
 )
-from sparkinesis.stream.position import InitialPosition, parse_initial_position
+from sparkinesis.stream.position import InitialPosition, position_option
 from sparkinesis.worker.on_error import OnError, check_policy
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.functions import Processor, RecordFunction
@@ -64,7 +64,7 @@ class StreamConfig:
         if self.on_error is not None:
             check_policy(self.on_error)
         if self.initial_position is not None:
-            initial_position(self.initial_position)
+            position_option("initial_position", self.initial_position)
         if self.credentials is not None and not isinstance(self.credentials, CredentialSource):
             raise OptionError("credentials must be CredentialSource(...).")
         stream_address(self.stream, self.region, self.endpoint)
@@ -154,15 +154,6 @@ def name_streams(streams: Sequence[str]) -> str:
     """Return the names of streams, given as names or ARNs, for people; of many, their number."""
     names = [stream.rpartition("/")[2] for stream in streams]
     return ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} streams"
-
-
-def initial_position(position: InitialPositionOption) -> InitialPosition:
-    """Return the position. Raises `OptionError`."""
-    try:
-        return parse_initial_position(position)
-    except ValueError as error:
-        given = position.isoformat() if isinstance(position, datetime) else repr(position)
-        raise OptionError(f"initial_position is {given}, {error}.") from None
 
 
 def check_consumer(config: StreamConfig, options: WorkerOptions) -> None:

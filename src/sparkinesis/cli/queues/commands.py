@@ -1,8 +1,7 @@
-"""`sparkinesis queues`: lists, describes, makes, changes and deletes queues."""
+"""`sparkinesis queues`: lists, describes, makes, changes and deletes queues, and their records."""
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
@@ -17,34 +16,30 @@ from sparkinesis.cli.command_options import (
     require_confirmable,
 )
 from sparkinesis.cli.line import SETTINGS, PlainCommand, PlainGroup, stream_names
+from sparkinesis.cli.queues.dead_letters import dead_letters
+from sparkinesis.cli.queues.options import Queue, client_of, queues_at, time_text
+from sparkinesis.cli.queues.tail import tail
 from sparkinesis.errors import OptionError
-from sparkinesis.monitor.lease_report import instant_text
-from sparkinesis.stream.address import CredentialSource, shown
+from sparkinesis.stream.address import shown
 from sparkinesis.terminal.printing import counted, print_table, say
 
 if TYPE_CHECKING:
-    from sparkinesis.queue.client import QueueClient, QueueDescription, QueueSummary
-    from sparkinesis.queue.finding import Queues
+    from sparkinesis.queue.client import QueueDescription, QueueSummary
 
 queues = typer.Typer(
     cls=PlainGroup,
-    help="List, describe, make, change and delete queues.",
+    help="List, describe, make, change and delete queues; their records and dead letters.",
     context_settings=SETTINGS,
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-Queue: TypeAlias = Annotated[
-    str, typer.Argument(metavar="QUEUE", help="The queue: a name or an ARN.")
-]
 Visibility: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        min=0,
-        max=43_200,
         metavar="SECONDS",
-        help="Seconds for which a received record is hidden from other receives. A new queue has "
-        "30.",
+        help="Seconds for which a received record is hidden from other receives, 0 to 43200. A new "
+        "queue has 30.",
     ),
 ]
 MaxReceives: TypeAlias = Annotated[
@@ -70,7 +65,7 @@ def list_queues(
     profile: Profile = None,
 ) -> None:
     """List the queues of an account and region."""
-    found = sorted(_queues(region, endpoint, profile).all(), key=lambda one: one.name)
+    found = sorted(queues_at(region, endpoint, profile).all(), key=lambda one: one.name)
     objects = [_object(one) for one in found]
     if as_json:
         print_objects(objects)
@@ -90,7 +85,7 @@ def describe(
     profile: Profile = None,
 ) -> None:
     """Show a queue: its state, its stream and its attributes."""
-    _print(_client(queue, _queues(region, endpoint, profile)).describe(), as_json=as_json)
+    _print(client_of(queue, queues_at(region, endpoint, profile)).describe(), as_json=as_json)
 
 
 @queues.command(cls=PlainCommand)
@@ -130,7 +125,7 @@ def create(
 
     timeout = 30 if visibility_timeout is None else visibility_timeout
     new = NewQueue(stream, start, timeout, _count(max_receive_count or "6"))
-    _, found = _queues(region, endpoint, profile).find(queue, new)
+    _, found = queues_at(region, endpoint, profile).find(queue, new)
     _print(found, as_json=as_json)
 
 
@@ -149,10 +144,13 @@ def update(
     """Change attributes of a queue, for later receives. What is not given stays."""
     from msgspec import UNSET  # noqa: PLC0415 - slow to import
 
+    from sparkinesis.queue.address import LONGEST_VISIBILITY, check_whole  # noqa: PLC0415
+
     if visibility_timeout is None and max_receive_count is None:
         raise OptionError("Nothing would change. Pass --visibility-timeout or --max-receive-count.")
+    check_whole("--visibility-timeout", visibility_timeout or 0, 0, LONGEST_VISIBILITY)
     count = UNSET if max_receive_count is None else _count(max_receive_count)
-    client = _client(queue, _queues(region, endpoint, profile))
+    client = client_of(queue, queues_at(region, endpoint, profile))
     _print(client.update(visibility_timeout, count), as_json=as_json)
 
 
@@ -171,7 +169,7 @@ def delete(
     The records of the stream stay. Those that are in work are not delivered again.
     """
     require_confirmable(is_confirmed=yes)
-    client = _client(queue, _queues(region, endpoint, profile))
+    client = client_of(queue, queues_at(region, endpoint, profile))
     found = client.describe()
     if not yes:
         _print(found, as_json=False, to_stderr=True)
@@ -184,10 +182,8 @@ def delete(
     typer.echo(f"Deleted the queue {found.name}.")
 
 
-def _queues(region: str | None, endpoint: str | None, profile: str | None) -> Queues:
-    from sparkinesis.queue.finding import Queues  # noqa: PLC0415 - slow to import
-
-    return Queues(region, endpoint, CredentialSource(profile))
+queues.command("tail", cls=PlainCommand)(tail)
+queues.command("dead-letters", cls=PlainCommand)(dead_letters)
 
 
 def _count(text: str) -> int | None:
@@ -198,18 +194,12 @@ def _count(text: str) -> int | None:
     raise OptionError(f"--max-receive-count is {shown(text)}; it takes 1 to 1000, or none.")
 
 
-def _client(queue: str, among: Queues) -> QueueClient:
-    from sparkinesis.queue.client import QueueClient  # noqa: PLC0415 - slow to import
-
-    return QueueClient(among.locate(queue))
-
-
 def _print(found: QueueDescription, *, as_json: bool, to_stderr: bool = False) -> None:
     position = found.streams[0].starting_position
     shown = {
         **_object(found),
         "from": position.get("Type"),
-        "from_instant": _instant(position.get("Timestamp")),
+        "from_instant": time_text(position.get("Timestamp")),
         "visibility_timeout": found.visibility_timeout,
         "max_receive_count": found.max_receive_count,
     }
@@ -225,11 +215,6 @@ def _object(one: QueueSummary) -> dict[str, Any]:
         "queue": one.name,
         "status": one.status,
         "stream": one.streams[0].stream_arn if one.streams else "",
-        "created": _instant(one.created_at),
+        "created": time_text(one.created_at),
         "arn": one.arn,
     }
-
-
-def _instant(seconds: Any) -> str | None:
-    at = None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
-    return instant_text(at)
