@@ -99,6 +99,7 @@ def test_they_are_listed_and_released(scene: QueueScene) -> None:
 
 def test_those_that_are_restored_are_received_with_a_new_count(scene: QueueScene) -> None:
     kill(scene, *THREE)
+    assert len(objects(scene, "--key", "a", "--count", "1")) == 1
     said = run(scene, "--restore", "--key", "a", "--yes").stdout
     assert said == "Restored 2 of 2 dead letters.\n"
     assert state(scene) == State(visible=2, dead=1)

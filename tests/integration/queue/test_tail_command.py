@@ -85,6 +85,16 @@ def test_ctrl_c_ends_it_and_releases_all(scene: QueueScene, moves: threading.Eve
     assert state(scene) == State(visible=13)
 
 
+def test_it_waits_for_more_than_one_receive(scene: QueueScene) -> None:
+    scene.put(b"one")
+    with process_of(scene, "tail", "orders", "--count", "2") as process:
+        scene.wait_for_calls("ReceiveQueueRecords", 3)
+        scene.put(b"two")
+        told, _ = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, told) == (0, b"one\ntwo\n")
+    assert state(scene) == State(visible=2)
+
+
 def test_all_is_released_where_nobody_reads_any_more(scene: QueueScene) -> None:
     """As before `| head -1`."""
     scene.put(b"x" * 100_000, b"y" * 100_000)
