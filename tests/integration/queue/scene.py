@@ -62,10 +62,14 @@ class QueueScene:
         now = self.clock.advance(round(seconds * 1000))
         for worker in self.workers:
             worker.look_at_time()
-        queues = self.server.kinesis._regions[REGION].queues.values()
-        polls = [poll for queue in list(queues) for poll in list(queue.polls)]
-        over = [poll for poll in polls if poll.until_ms <= now]
+        over = [poll for poll in self.polls if poll.until_ms <= now]
         eventually(lambda: not any(poll in poll.queue.polls for poll in over))
+
+    @property
+    def polls(self) -> list[Any]:
+        """The receives that wait at the service."""
+        queues = self.server.kinesis._regions[REGION].queues.values()
+        return [poll for queue in list(queues) for poll in list(queue.polls)]
 
     def wait_for_end(self, worker: QueueWorker) -> None:
         """Wait for the end of a worker that shuts down; raises the error that ended it.

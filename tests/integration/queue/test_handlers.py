@@ -108,6 +108,45 @@ def test_a_coroutine_whose_hold_is_lost_is_cancelled(scene: QueueScene) -> None:
     assert scene.calls("AcknowledgeQueueRecords") == 0
 
 
+def test_a_batch_of_a_coroutine_is_cancelled_if_one_of_its_holds_is_lost(
+    scene: QueueScene,
+) -> None:
+    """The other one is released at once: its handler did not fail."""
+    batches: list[list[QueueRecord]] = []
+    cancelled = threading.Event()
+
+    async def handle(records: list[QueueRecord]) -> None:
+        batches.append(records)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    scene.put(b"one", b"two")
+    worker = scene.start(handle, batch_size=2)
+    eventually(lambda: batches)
+    # As if another process had it, and were done.
+    entry = {"ReceiptHandle": batches[0][1]._held.handle}
+    scene.kinesis.acknowledge_queue_records(QueueARN=scene.arn, Entries=[entry])
+    scene.pass_time(0.75 * VISIBILITY)
+    assert cancelled.wait(60)
+    eventually(lambda: len(batches) == 2)
+    ((again,),) = batches[1:]
+    assert (again.data, again.receive_count) == (batches[0][0].data, 2)
+    assert worker.failures() == ()
+
+
+def test_a_coroutine_that_cancels_itself_has_failed(scene: QueueScene) -> None:
+    async def handle(_: QueueRecord) -> None:
+        raise asyncio.CancelledError
+
+    scene.put(b"one")
+    worker = scene.start(handle, on_error=Skip())
+    scene.wait_for_calls("AcknowledgeQueueRecords", 1)
+    assert [failure.count for failure in worker.failures()] == [1]
+
+
 def test_a_batch_names_the_records_that_failed(scene: QueueScene) -> None:
     batches: list[list[bytes]] = []
     changed = threading.Condition()
@@ -119,10 +158,11 @@ def test_a_batch_names_the_records_that_failed(scene: QueueScene) -> None:
         return [one for one in records if one.data == b"bad" and one.receive_count == 1]
 
     scene.put(b"good", b"bad", b"fine")
-    scene.start(handle, batch_size=10)
+    worker = scene.start(handle, batch_size=10)
     with changed:
         assert changed.wait_for(lambda: len(batches) == 1, 60)
     wait_until_settled(scene)
+    assert worker.records_total() == 2
     scene.pass_time(11)
     with changed:
         assert changed.wait_for(lambda: len(batches) == 2, 60)
@@ -222,7 +262,9 @@ def fail(_: QueueRecord) -> None:
     raise ValueError("bad")
 
 
-def test_attempts_are_deliveries(scene: QueueScene, handled: Handled) -> None:
+def test_attempts_are_deliveries(
+    scene: QueueScene, handled: Handled, caplog: pytest.LogCaptureFixture
+) -> None:
     letters: list[FailedRecords] = []
     handled.does = fail
     scene.put(b"bad")
@@ -238,6 +280,8 @@ def test_attempts_are_deliveries(scene: QueueScene, handled: Handled) -> None:
     assert (record.data, record.partition_key) == (b"bad", "k")
     assert letter.shard_id == handled.records[0].record_id
     assert [one.receive_count for one in handled.records] == [1, 2]
+    logged = [one for one in caplog.records if "The handler failed" in one.message]
+    assert [bool(one.exc_info) for one in logged] == [True, False], "a traceback for each record"
 
 
 def test_a_target_that_raises_has_the_record_delivered_again(
@@ -284,13 +328,37 @@ def test_a_dead_letter_of_an_aggregate_is_the_user_record(
 def test_stop_ends_the_application_and_releases_the_record(
     scene: QueueScene, handled: Handled
 ) -> None:
-    handled.does = fail
+    def fail_while_polled(record: QueueRecord) -> None:
+        eventually(lambda: scene.polls)
+        fail(record)
+
+    handled.does = fail_while_polled
     scene.put(b"bad")
-    worker = scene.start(handled, on_error=Stop())
+    worker = scene.start(handled, on_error=Stop(), concurrency=2)
     handled.wait(1)
     with pytest.raises(ValueError, match="bad"):
         scene.wait_for_end(worker)
-    assert [one["ReceiveCount"] for one in scene.receive()] == [2]
+    assert [one["ReceiveCount"] for one in scene.receive()] == [2], "its own poll did not get it"
+
+
+def test_the_first_error_is_the_one_that_is_raised(scene: QueueScene) -> None:
+    both = threading.Barrier(2)
+    second_raised = threading.Event()
+
+    def handle(record: QueueRecord) -> None:
+        both.wait(60)
+        if record.data == b"second":
+            eventually(lambda: scene.workers and scene.workers[0].failure)
+            second_raised.set()
+        raise ValueError(record.data.decode())
+
+    scene.put(b"first", b"second")
+    worker = scene.start(handle, on_error=Stop(), concurrency=2)
+    assert second_raised.wait(60)
+    eventually(lambda: worker._places.taken == 0)
+    with pytest.raises(ValueError, match="first"):
+        scene.wait_for_end(worker)
+    assert worker.why_not_live() == (), "threads that have ended are no news"
 
 
 def test_a_mistake_in_the_program_spends_one_delivery(scene: QueueScene) -> None:

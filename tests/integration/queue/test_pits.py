@@ -11,6 +11,7 @@ from sparkinesis.local import Call, Fault
 from sparkinesis.queue.record import QueueRecord
 from sparkinesis.stream.kpl import pack
 from tests.integration.queue.scene import VISIBILITY, Handled, QueueScene
+from tests.journal import PATIENCE
 from tests.pace import eventually
 
 
@@ -188,6 +189,37 @@ def test_5_what_a_forced_shutdown_leaves_is_visible_at_once(
     assert not held_up.records[0].is_held, "its handler is told"
     (again,) = scene.receive()
     assert again["ReceiveCount"] == 2
+
+
+def test_5_what_waits_is_released_once_no_receive_of_ours_can_get_it(scene: QueueScene) -> None:
+    """That would spend another delivery."""
+    began, gate = threading.Event(), threading.Event()
+
+    def handle(_: list[QueueRecord]) -> None:
+        began.set()
+        assert gate.wait(PATIENCE)
+
+    scene.put(b"runs")
+    worker = scene.start(handle, batch_size=10)
+    assert began.wait(PATIENCE)
+    scene.put(b"waits")
+    eventually(lambda: worker.in_hand == 2 and scene.polls)
+    worker.request_shutdown()
+    eventually(lambda: worker._handling._left)
+    gate.set()
+    scene.wait_for_end(worker)
+    (left,) = scene.receive()
+    assert (left["Data"], left["ReceiveCount"]) == ("d2FpdHM=", 2)
+
+
+def test_5_a_later_request_gives_no_more_time(scene: QueueScene, held_up: Handled) -> None:
+    scene.put(b"slow")
+    worker = scene.start(held_up)
+    held_up.wait(1)
+    worker.request_shutdown(0.0)
+    worker.request_shutdown()
+    assert worker._ending.ended.wait(PATIENCE), "no time passes here"
+    assert not worker.was_graceful
 
 
 def test_6_a_receive_whose_answer_is_lost_is_not_made_again_at_once(

@@ -21,6 +21,15 @@ a coroutine that was cancelled has failed | acknowledged_after_handling
     queue.handling:Handling._settle
     - if isinstance(error, CancelledError) and any(held.is_let_go for held in work.holds):
     + if False:
+a record with a part that failed is acknowledged | acknowledged_after_handling
+    queue.holds:_worse
+    + return other if one.visible_after is not None else one
+a hold that has ended is acknowledged | acknowledged_in_time
+    queue.holds:HoldKeeper._begin
+    - held = [one for one in entries if now < one.until]
+    + held = list(entries)
+    - if now >= one.until:
+    + if False:
 a record that fails is given up | nothing_is_lost
     queue.hold_rules:verdict
     - return Verdict(Settlement(retry_seconds(policy, receive_count, uniform)))
@@ -37,6 +46,10 @@ only the first place that is free is told | nothing_is_lost
     queue.receiving:Places.free
     - elif free and (not before or free >= min(MOST_ENTRIES, self._most)):
     + elif free == 1 or free >= min(MOST_ENTRIES, self._most):
+a coroutine that has ended keeps its place | nothing_is_lost
+    queue.runners:TaskRunner._ended
+    - self._running -= 1
+    + pass
 a hold lasts as long as the queue says by now | one_at_a_time
     queue.receiving:Receiving.__init__
     - self._visibility = visibility
@@ -52,6 +65,10 @@ an extension counts from its answer | one_at_a_time
     queue.holds:HoldKeeper._apply
     - held.until = sent_at + self._terms.visibility
     + held.until = now + self._terms.visibility
+a call that has failed whole is taken for a success | one_at_a_time
+    queue.lanes:Told.meaning
+    - return Meaning.AGAIN
+    + return Meaning.DONE
 a hold that has ended is noticed late | one_at_a_time
     queue.holds:HoldKeeper.is_held
     + return not held.is_let_go
@@ -68,6 +85,14 @@ a receive waits for longer than its holds last | extended_or_let_go
 a hold is extended once | extended_or_let_go
     queue.holds:HoldKeeper._apply
     - self._watch(held, sent_at)
+    + pass
+an extension that has failed is not asked for again | extended_or_let_go
+    queue.holds:HoldKeeper._apply
+    - lane.add(held, now)
+    + pass
+a call that has ended counts as under way | extended_or_let_go
+    queue.lanes:Lane.end
+    - self._under_way -= 1
     + pass
 handlers are not told of a lost hold | extended_or_let_go
     queue.holds:HoldKeeper._lose
@@ -98,6 +123,9 @@ records wait for slow handlers | no_receive_without_room
 a shutdown waits for handlers for ever | shutdown_is_bounded
     queue.worker:_Ending.seconds_left
     + return float("inf")
+a shutdown that is forced releases nothing | shutdown_is_bounded
+    queue.holds:HoldKeeper.release_all
+    + pass
 what no handler has begun is not released | shutdown_is_bounded
     queue.handling:Handling.release_left
     + pass

@@ -374,6 +374,13 @@ class World:
 
     def acknowledges(self, delivery: Delivery) -> None:
         runs = self.journal.of_handle[delivery.handle]
+        process, now = delivery.receive.process, self.scheduler.now
+        ended = [process.monotonic() - run.record._held.until for run in runs.values()]
+        if ended and ended[0] > 0.5 and not self.slept(process, now - ended[0] - 1.0, now):
+            self.journal.wrong.append(
+                f"acknowledged_in_time: {process} acknowledges {delivery.names} at {now:.3f}, "
+                f"{ended[0]:.1f} s after the hold has ended"
+            )
         for sub, name in enumerate(delivery.names):
             run = runs.get(sub)
             outcome = "waiting" if run is None else run.by_hand or run.outcome
