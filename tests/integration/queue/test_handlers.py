@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from sparkinesis.queue.record import QueueRecord
 from sparkinesis.sinks import FailedRecords
 from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
 from tests.integration.queue.scene import REGION, VISIBILITY, Handled, QueueScene
-from tests.integration.queue.test_pits import aggregate
+from tests.integration.queue.test_pits import aggregate, worker_looked
 from tests.pace import eventually
 
 
@@ -89,23 +90,54 @@ def test_coroutines_run_at_the_same_time(scene: QueueScene) -> None:
     assert scene.calls("AcknowledgeQueueRecords") >= 1
 
 
-def test_a_coroutine_whose_hold_is_lost_is_cancelled(scene: QueueScene) -> None:
-    began, cancelled = threading.Event(), threading.Event()
+@dataclass
+class Hanging:
+    """A coroutine that ends only if it is cancelled."""
 
-    async def handle(_: QueueRecord) -> None:
-        began.set()
+    began: threading.Event = field(default_factory=threading.Event)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    async def handle(self, _: QueueRecord) -> None:
+        self.began.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
-            cancelled.set()
+            self.cancelled.set()
             raise
 
+
+def test_a_coroutine_whose_hold_is_lost_is_cancelled(scene: QueueScene) -> None:
+    hanging = Hanging()
     scene.put(b"slow")
-    scene.start(handle, {"extend": False, "time_limit": 29.0})
-    assert began.wait(60)
+    scene.start(hanging.handle, {"extend": False, "time_limit": 29.0})
+    assert hanging.began.wait(60)
     scene.pass_time(VISIBILITY)
-    assert cancelled.wait(60)
+    assert hanging.cancelled.wait(60)
     assert scene.calls("AcknowledgeQueueRecords") == 0
+
+
+def test_a_coroutine_is_cancelled_behind_the_time_limit(scene: QueueScene) -> None:
+    hanging = Hanging()
+    scene.put(b"slow")
+    scene.start(hanging.handle, {"time_limit": 40.0})
+    assert hanging.began.wait(60)
+    scene.pass_time(0.75 * VISIBILITY)
+    scene.wait_for_calls("UpdateQueueRecordsVisibility", 1)
+    eventually(lambda: worker_looked(scene))
+    scene.pass_time(0.75 * VISIBILITY)
+    eventually(lambda: worker_looked(scene))
+    assert not hanging.cancelled.is_set()
+    scene.pass_time(10)
+    assert hanging.cancelled.wait(60)
+
+
+def test_a_forced_shutdown_cancels_coroutines(scene: QueueScene) -> None:
+    hanging = Hanging()
+    scene.put(b"slow")
+    worker = scene.start(hanging.handle)
+    assert hanging.began.wait(60)
+    assert not worker.shutdown(0.0)
+    assert hanging.cancelled.wait(60)
 
 
 def test_a_batch_of_a_coroutine_is_cancelled_if_one_of_its_holds_is_lost(

@@ -191,6 +191,21 @@ def test_5_what_a_forced_shutdown_leaves_is_visible_at_once(
     assert again["ReceiveCount"] == 2
 
 
+def test_5_a_handler_that_ends_after_a_forced_release_settles_nothing_again(
+    scene: QueueScene, held_up: Handled
+) -> None:
+    scene.put(b"slow")
+    scene.fail("UpdateQueueRecordsVisibility", lambda _: Fault.error("ThrottlingException"))
+    worker = scene.start(held_up)
+    held_up.wait(1)
+    worker.request_shutdown(0.0)
+    eventually(lambda: worker._keeper._settling == 1)
+    held_up.gate.set()
+    eventually(lambda: worker._places.taken == 0)
+    scene.wait_for_end(worker)
+    assert scene.calls("AcknowledgeQueueRecords") == 0
+
+
 def test_5_what_waits_is_released_once_no_receive_of_ours_can_get_it(scene: QueueScene) -> None:
     """That would spend another delivery."""
     began, gate = threading.Event(), threading.Event()

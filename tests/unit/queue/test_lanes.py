@@ -74,6 +74,15 @@ def test_after_a_failure_the_next_call_is_later_and_later(lane: Lane, code: str)
     assert waits == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
 
 
+def test_one_entry_of_many_that_failed_delays_the_next_call(lane: Lane) -> None:
+    entries = [held(0), held(1)]
+    told = Told(lane, entries, 0.0, [*succeed(entries[:1]), Answered("handle1", "Unknown")])
+    lane.begin(entries, lambda: 0.0, lambda _: None)
+    lane.end(told, told.codes(), 0.0, lambda _, high: high)
+    lane.add(entries[1], 0.0)
+    assert lane.due(at_once=True) == 0.05
+
+
 def test_a_success_and_a_void_handle_end_the_back_off(lane: Lane) -> None:
     for code in ("ThrottlingException", "InvalidArgumentException"):
         told = Told(lane, [held()], 0.0, [Answered("handle0", code)])
