@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -250,9 +251,10 @@ def test_by_hand(scene: QueueScene, handled: Handled) -> None:
 
     handled.does = settle
     scene.put(b"ack", b"later")
-    scene.start(handled, concurrency=2)
+    worker = scene.start(handled, concurrency=2)
     handled.wait(2)
     wait_until_settled(scene)
+    assert worker.failures() == (), "what it settled itself has not failed"
     scene.pass_time(99)
     assert not scene.receive()
     assert len(handled.data) == 2
@@ -403,6 +405,18 @@ def test_a_mistake_in_the_program_spends_one_delivery(scene: QueueScene) -> None
     with pytest.raises(ProcessorError, match="a generator"):
         scene.wait_for_end(worker)
     assert [one["ReceiveCount"] for one in scene.receive()] == [2]
+
+
+def test_an_error_in_what_a_batch_returns_ends_the_application(scene: QueueScene) -> None:
+    class Broken:
+        def __iter__(self) -> Iterator[QueueRecord]:
+            raise ValueError("bad")
+
+    scene.put(b"one")
+    worker = scene.start(lambda _: Broken(), on_error=Skip(), batch_size=1)
+    eventually(lambda: worker.failure)
+    with pytest.raises(ValueError, match="bad"):
+        scene.wait_for_end(worker)
 
 
 def test_a_handler_of_one_record_names_none(scene: QueueScene) -> None:

@@ -223,6 +223,7 @@ def test_5_what_waits_is_released_once_no_receive_of_ours_can_get_it(scene: Queu
     eventually(lambda: worker._handling._left)
     gate.set()
     scene.wait_for_end(worker)
+    assert worker.was_graceful
     (left,) = scene.receive()
     assert (left["Data"], left["ReceiveCount"]) == ("d2FpdHM=", 2)
 
@@ -252,6 +253,19 @@ def test_6_a_receive_whose_answer_is_lost_is_not_made_again_at_once(
     scene.pass_time(VISIBILITY + 1)
     handled.wait(1)
     assert handled.records[0].receive_count == 2
+
+
+def test_6_a_receive_that_succeeds_ends_the_back_off(
+    scene: QueueScene, handled: Handled, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.fail(
+        "ReceiveQueueRecords",
+        lambda call: Fault.error("ThrottlingException") if call.ordinal in {1, 3} else None,
+    )
+    scene.put(b"one")
+    scene.start(handled)
+    handled.wait(1)
+    eventually(lambda: caplog.text.count("for the 1. time in a row") == 2)
 
 
 def test_7_a_poll_that_waits_holds_up_no_acknowledgement(
