@@ -228,6 +228,19 @@ def test_5_what_waits_is_released_once_no_receive_of_ours_can_get_it(scene: Queu
     assert (left["Data"], left["ReceiveCount"]) == ("d2FpdHM=", 2)
 
 
+def test_5_what_the_last_receive_brings_is_released(scene: QueueScene, handled: Handled) -> None:
+    worker = scene.start(handled)
+    eventually(lambda: scene.polls)
+    worker.request_shutdown()
+    assert worker._ending.seconds_left() == 1 + 30, "wait_time and shutdown_timeout"
+    eventually(lambda: worker._runner._is_closed)  # type: ignore[attr-defined]
+    scene.put(b"late")
+    scene.wait_for_end(worker)
+    assert worker.was_graceful
+    assert handled.data == []
+    assert [one["ReceiveCount"] for one in scene.receive()] == [2]
+
+
 def test_5_a_later_request_gives_no_more_time(scene: QueueScene, held_up: Handled) -> None:
     scene.put(b"slow")
     worker = scene.start(held_up)
@@ -421,6 +434,8 @@ def test_10_an_aggregate_is_acknowledged_when_all_of_its_records_are_done(
     handled.wait(6)
     scene.wait_for_calls("AcknowledgeQueueRecords", 1)
     assert handled.data == [b"first", b"second", b"third"] * 2
+    eventually(lambda: worker._places._bytes <= 0)
+    assert worker._places._bytes == 0, "its memory is given back once"
 
 
 def test_10_bytes_bound_what_is_in_hand(scene: QueueScene, held_up: Handled) -> None:
