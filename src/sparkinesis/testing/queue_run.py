@@ -101,6 +101,8 @@ class _Life:
             def call(given: Any) -> Any:
                 key = self._begin(given)
                 if key is None:
+                    while not self.has_crashed:  # a return before would acknowledge
+                        time.sleep(_LOOK_EVERY)
                     return None
                 try:
                     return handler(given)
@@ -113,6 +115,8 @@ class _Life:
         async def task(given: Any) -> Any:
             key = self._begin(given)
             if key is None:
+                while not self.has_crashed:
+                    await asyncio.sleep(_LOOK_EVERY)
                 return None
             try:
                 made: Awaitable[Any] = handler(given)
@@ -234,6 +238,7 @@ class QueueRun:
         self._world.followers.remove(self)
         life, worker = self._life, self._life.worker
         if error is not None or life.has_crashed:
+            life.crash()
             worker.shutdown(0)
             self._end_receives(life)
             return
@@ -288,7 +293,7 @@ class QueueRun:
 
     @property
     def acknowledged(self) -> list[bytes]:
-        """The data of the user records that were acknowledged, in order."""
+        """The data of the user records that were acknowledged, as the service answered."""
         with self._journal.lock:
             return self._data_of(self._journal.acknowledged)
 
@@ -378,8 +383,8 @@ class QueueRun:
         worker = self._life.worker.activity
         if worker.taken - before.polled > but_for or worker.is_settling:
             return False
-        if before.is_waiting and (worker.has_free or before.polled):
-            return False
+        if before.is_waiting if before.polled else worker.has_free:
+            return False  # a receive is to bring records, or to begin
         # Nothing was delivered between the looks: the worker was seen as it is.
         return self._look() == before
 

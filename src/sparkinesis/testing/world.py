@@ -122,8 +122,9 @@ class World:
         left = round(moved * 1000)
         while True:
             step = int(min(left, *(one.before_time() for one in self.followers), math.inf))
-            self.clock.advance(step)
+            # First that of workers: a receive that ends by the service's is sent anew at once.
             self._moved += step / 1000
+            self.clock.advance(step)
             for one in self.followers:
                 one.look_at_time()
             left -= step
