@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -352,7 +352,7 @@ class SupervisedQueue(Supervised[QueueApplication]):
             queue, region = description.name, address.region
         name, options = application.name or queue, application.options
         return cls(
-            application=replace(application, name=name),
+            application=application,
             name=name,
             reads=f"queue {queue}",
             place=application._place(region),

@@ -18,12 +18,15 @@ from tests.journal import PATIENCE
 from tests.pace import eventually
 
 APP = """
+import logging
+
 from sparkinesis.queue import NewQueue, QueueApplication, QueueOptions
 
 
 def handle(record):
     with open("handled", "a") as file:
         file.write(record.data.decode() + "\\n")
+    logging.getLogger("app").info("one is handled")
 
 
 app = QueueApplication(
@@ -84,6 +87,8 @@ def test_it_runs_in_several_processes_and_makes_the_queue_once(folder: Path) -> 
         process.wait()
     assert (folder / "handled").read_text() == "one\n"
     said = [json.loads(line) for line in log.read_text().splitlines()]
-    receiving = [one for one in said if one["message"].startswith("Receiving from")]
-    assert {one["application"] for one in receiving} == {"orders"}
-    assert len({one["worker"] for one in receiving}) == 2
+    joined = set(re.findall(r"worker (\S+) of slot \d has joined", log.read_text()))
+    (handled,) = [one for one in said if one["message"] == "one is handled"]
+    assert handled["application"] == "orders"
+    assert len(joined) == 2
+    assert handled["worker"] in joined
