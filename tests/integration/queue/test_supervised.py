@@ -152,7 +152,8 @@ def test_a_handler_that_hangs_keeps_no_process_from_ending_in_time(
     program: Program, scene: QueueScene, timeout: int, signals: list[int]
 ) -> None:
     """Its record is released, and received again at once."""
-    program.start(options={"shutdown_timeout": timeout})
+    # One: the receive of another, which a second signal does not wait for, might get the record.
+    program.start(processes=1, options={"shutdown_timeout": timeout})
     scene.put(b"hang")
     eventually(lambda: by(program, "hang"))
     began = time.monotonic()
@@ -169,10 +170,10 @@ def test_a_handler_that_hangs_keeps_no_process_from_ending_in_time(
     assert record["ReceiveCount"] == 2
 
 
-def test_without_their_supervisor_the_processes_end_and_release_what_they_have(
+def test_without_its_supervisor_a_process_ends_and_releases_what_it_has(
     program: Program, scene: QueueScene
 ) -> None:
-    program.start(options={"shutdown_timeout": 0})
+    program.start(processes=1, options={"shutdown_timeout": 0})
     scene.put(b"hang")
     eventually(lambda: by(program, "hang"))
     os.kill(program.pid, signal.SIGKILL)
@@ -198,7 +199,7 @@ def test_stop_ends_all_processes_with_the_error_of_the_handler(
     eventually(lambda: not program.left())
     # The record may have reached the other process before that was told to end.
     (record,) = scene.receive()
-    assert record["ReceiveCount"] == len(by(program, "fail")) + 1 <= 3
+    assert len(by(program, "fail")) < record["ReceiveCount"] <= 3
 
 
 def not_at_the_top() -> Callable[[Any], None]:
