@@ -27,6 +27,9 @@ Streams (`StreamEvent`)
     `ShardSyncFailed`, `ShardSyncRecovered`, `PollingInstead`; of several streams: `StreamFailing`,
     `StreamReadable`, `StreamMadeAnew`, `StreamRemoved`, `FormerStreamDeleted`, `FormerStreamKept`,
     `TroubleBegan`, `TroubleEnded`
+Queues (`QueueEvent`)
+    `HandlerFailed`, `DeadLetterStored`, `DeadLetterRefused`, `HoldLost`; `ReceivingFailed`,
+    `ReceivingRecovered`. An error that ends the application is a `WorkerFailed`, as with leases
 
 Each event is raised at a single place in the code, and published once: as a log line, which
 is its `Event.line`, the counters that follow from it, and a call of ``on_event``. So these cannot
@@ -631,7 +634,7 @@ class ParentsLost(LeaseEvent, frozen=True):
 
 
 class BatchAction(Enum):
-    """What becomes of the records of a ``process_records`` that raised."""
+    """What becomes of the records of a ``process_records`` or a queue's handler that raised."""
 
     RETRY = "retry"
     """They are delivered again, as ``on_error`` asks."""
@@ -640,7 +643,7 @@ class BatchAction(Enum):
     SKIP = "skip"
     DEAD_LETTER = "dead letter"
     STOP = "stop"
-    """The shard is left to another worker."""
+    """The shard is left to another worker; an application that consumes a queue ends."""
     WAIT = "wait"
     """They are delivered again: a checkpoint failed, for a reason outside of the records."""
     RELEASE = "release"
@@ -989,6 +992,116 @@ class TroubleEnded(Event, frozen=True):
     """What failed."""
 
     _text = "{what} no longer"
+
+
+# ---- Queues ----
+
+
+class QueueEvent(Event, frozen=True):
+    """An event of an application that consumes a queue."""
+
+    queue: str
+    """The queue's name."""
+    place: str
+    """The queue's name, id and region, for people."""
+
+
+class HandlerFailed(QueueEvent, frozen=True):
+    """A handler raised, or named a record as failed; or the record could not be decoded."""
+
+    record_id: str
+    receive_count: int
+    """The deliveries of the record so far."""
+    action: BatchAction
+    seconds: int | None
+    """The seconds until the record is delivered again; None unless it is."""
+    error: str
+
+    def line(self) -> Line:
+        end = {
+            BatchAction.SKIP: "which is given up, as on_error asks",
+            BatchAction.DEAD_LETTER: "which goes to the dead-letter target",
+            BatchAction.STOP: "which ends the application",
+        }.get(self.action, f"which comes again in {self.seconds} s")
+        return Line(
+            ERROR if self.action is BatchAction.SKIP else WARNING,
+            f"The handler failed for record {self.record_id} of {self.place}, delivery "
+            f"{self.receive_count}, {end}: {self.error}",
+        )
+
+
+class DeadLetterStored(QueueEvent, frozen=True):
+    """A dead-letter target has stored a record, which is acknowledged."""
+
+    record_id: str
+
+    _level = ERROR
+    _text = "Stored record {record_id} of {place} as a dead letter."
+
+
+class DeadLetterRefused(QueueEvent, frozen=True):
+    """A dead-letter target has not taken a record, which is delivered again."""
+
+    record_id: str
+    seconds: int | None
+    """The seconds until the record is delivered again."""
+    error: str
+
+    _level = WARNING
+    _text = (
+        "The dead-letter target did not take record {record_id} of {place}, which comes again in "
+        "{seconds} s: {error}"
+    )
+
+
+class HoldLost(QueueEvent, frozen=True):
+    """The hold of a record has ended before its acknowledgement: another receiver may have it."""
+
+    record_id: str
+    state: str
+    """``waiting`` for a handler, ``running``, or ``ended``: its handler had returned or raised."""
+
+    def line(self) -> Line:
+        advice = " Handlers may check record.is_held." if self.state == "running" else ""
+        return Line(
+            WARNING,
+            f"The hold of record {self.record_id} of {self.place} has ended while it was "
+            f"{self.state}: it will be delivered again.{advice}",
+        )
+
+
+class ReceivingFailed(QueueEvent, frozen=True):
+    """Receives fail, and are tried again: published for the first, then ever more rarely."""
+
+    error: str
+    times: int
+    """How many receives have failed in a row."""
+    seconds: float
+    """The seconds until the next one."""
+    may_hide: bool
+    """True if the service may have served the receive: its records are hidden until their
+    visibility timeout is over."""
+
+    def line(self) -> Line:
+        hidden = (
+            " If it was served, its records come again once their visibility timeout is over."
+            if self.may_hide
+            else ""
+        )
+        return Line(
+            WARNING,
+            f"A receive from {self.place} failed ({self.error}), for the {self.times}. time in a "
+            f"row; the next one follows in {self.seconds:.1f} s.{hidden}",
+        )
+
+
+class ReceivingRecovered(QueueEvent, frozen=True):
+    """Records can be received again."""
+
+    seconds: float
+    """The time since the first receive failed."""
+
+    _text = "Receives from {place} succeed again, after {seconds:.1f} s"
 
 
 def _failed(what: str, failure: Failure, *, is_again: bool) -> str:

@@ -22,6 +22,7 @@ KINDS = {
 AT = ("s0", "s0", "s", "shard s0 of 's'")
 KEY = "1:s:7:s0"
 """The key of a lease in an application of several streams."""
+QUEUE = ("q", "queue 'q' (id) in eu-west-1")
 FAILURE = Failure("f", "what", "ValueError: x", "", 2, ("s0",))
 
 
@@ -147,6 +148,17 @@ EVENTS: list[Event] = [
     of.LeaseEnded(KEY, "s0", of.LeaseEnd.SHUTDOWN, "DETAIL", None, 61.25, "7:0", "Slow down."),
     of.LeaseEnded(KEY, "s0", of.LeaseEnd.EXPIRED, "DETAIL", None, 61.25, "7:0"),
     of.HandoffRequested(KEY, "s0", "v"),
+    of.HandlerFailed(*QUEUE, "r", 1, of.BatchAction.RETRY, 7, "ValueError: x"),
+    of.HandlerFailed(*QUEUE, "r", 2, of.BatchAction.SKIP, None, "ValueError: x"),
+    of.HandlerFailed(*QUEUE, "r", 3, of.BatchAction.DEAD_LETTER, None, "ValueError: x"),
+    of.HandlerFailed(*QUEUE, "r", 1, of.BatchAction.STOP, None, "ValueError: x"),
+    of.DeadLetterStored(*QUEUE, "r"),
+    of.DeadLetterRefused(*QUEUE, "r", 8, "OSError: full"),
+    of.HoldLost(*QUEUE, "r", "waiting"),
+    of.HoldLost(*QUEUE, "r", "running"),
+    of.ReceivingFailed(*QUEUE, "ThrottlingException: slow", 1, 0.15, False),
+    of.ReceivingFailed(*QUEUE, "ReadTimeoutError: late", 10, 20.0, True),
+    of.ReceivingRecovered(*QUEUE, 8.25),
 ]
 
 
@@ -165,7 +177,10 @@ def test_each_kind_of_event_reason_and_origin_has_a_line() -> None:
 
 
 def test_each_event_is_raised_at_one_place() -> None:
-    """What follows from an event, a log line or a counter, is then the same for all its causes."""
+    """What follows from an event, a log line or a counter, is then the same for all its causes.
+
+    A worker that an error ends has leases, or consumes a queue.
+    """
     root = Path(sparkinesis.__file__).parent
     names = {kind.__name__ for kind in KINDS}
     calls = [
@@ -174,4 +189,5 @@ def test_each_event_is_raised_at_one_place() -> None:
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
-    assert {name: calls.count(name) for name in names} == dict.fromkeys(names, 1)
+    expected = {**dict.fromkeys(names, 1), "WorkerFailed": 2}
+    assert {name: calls.count(name) for name in names} == expected

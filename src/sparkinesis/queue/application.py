@@ -374,6 +374,7 @@ class SupervisedQueue(Supervised[QueueApplication]):
 
     def functions(self) -> Iterator[tuple[str, object]]:
         yield "decode", self.application.decode
+        yield "on_event", self.application.options.on_event
         yield "on_error", self.application.on_error
         for exporter in self.application.options.metrics:
             yield "metrics", exporter

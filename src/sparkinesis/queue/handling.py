@@ -18,7 +18,6 @@ policy of ``on_error``; a batch handler may name the records that failed.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from functools import partial
@@ -27,8 +26,8 @@ from typing import Any
 import msgspec
 
 from sparkinesis.errors import ProcessorError
-from sparkinesis.metrics.catalogue import QUEUE_FAILED
-from sparkinesis.metrics.metrics import Metrics
+from sparkinesis.events import BatchAction, DeadLetterRefused, DeadLetterStored, HandlerFailed
+from sparkinesis.queue.address import QueueAddress
 from sparkinesis.queue.client import Received
 from sparkinesis.queue.hold_rules import (
     ACKNOWLEDGE,
@@ -49,9 +48,8 @@ from sparkinesis.worker.dead_letters.targets import FailedRecords, hand_over
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, last_resort
 from sparkinesis.worker.processors.user_calls import UserCalls
 from sparkinesis.worker.processors.user_methods import name_of, require_finished
+from sparkinesis.worker.reporting.event_log import EventPublisher
 from sparkinesis.worker.reporting.failures import Failures, describe, of_another_loop
-
-_log = logging.getLogger(__name__)
 
 _TARGET_RETRY = Retry(base=10.0, cap=600.0)
 """When a record is delivered again whose dead-letter target failed."""
@@ -100,22 +98,23 @@ class Handling:
         places: Places,
         *,
         calls: UserCalls,
-        queue: str,
+        queue: QueueAddress,
         clock: Callable[[], float],
         uniform: Uniform,
         failures: Failures,
-        metrics: Metrics,
+        publish: EventPublisher,
         fail: Callable[[BaseException], None],
     ) -> None:
         self._settings = settings
         self._keeper = keeper
         self._places = places
         self._calls = calls
-        self._queue = queue
+        self._queue = queue.name or queue.queue_id
+        self._of = (self._queue, str(queue))
         self._clock = clock
         self._uniform = uniform
         self._failures = failures
-        self._metrics = metrics
+        self._publish = publish
         self._fail = fail
         self._may_block = isinstance(last_resort(settings.policy), DeadLetter)
         self._left: list[QueueRecord] = []
@@ -286,30 +285,29 @@ class Handling:
             return
         what = f"the handler failed for record {record.record_id} of {self._queue}"
         self._failures.note(None, what, error)
-        self._metrics.add(QUEUE_FAILED, (self._queue,))
         mistake = error if isinstance(error, ProcessorError) else of_another_loop(error)
         found = verdict(self._settings.policy, record.receive_count, self._uniform)
-        if mistake is not None or found.stops:
+        stops = mistake is not None or found.action is BatchAction.STOP
+        self._publish(
+            HandlerFailed(
+                *self._of,
+                record.record_id,
+                record.receive_count,
+                BatchAction.STOP if stops else found.action,
+                None if stops else found.settlement.visible_after,
+                describe(error),
+            ),
+            # Once: of a record's deliveries the first, of an error that ends the application its
+            # own event has the traceback.
+            error if record.receive_count == 1 and not stops else None,
+        )
+        if stops:
             self._left.append(record)
             self._fail(error)
             return
         settlement = found.settlement
         if found.hand_to is not None:
             settlement = self._hand_over(record, error, found.hand_to.target)
-        after = (
-            "is given up"
-            if settlement.visible_after is None
-            else f"comes again in {settlement.visible_after} s"
-        )
-        _log.warning(
-            "The handler failed for record %s of queue %s, delivery %d, which %s: %s",
-            record.record_id,
-            self._queue,
-            record.receive_count,
-            "is a dead letter now" if found.hand_to and settlement.visible_after is None else after,
-            describe(error),
-            exc_info=error if record.receive_count == 1 else None,
-        )
         settle(record, settlement)
 
     def _hand_over(
@@ -333,13 +331,11 @@ class Handling:
         try:
             hand_over(target, failed)
         except Exception as refusal:  # noqa: BLE001 - a user's target may raise anything
-            _log.warning(
-                "The dead-letter target did not take record %s of queue %s, which comes again: %s",
-                record.record_id,
-                self._queue,
-                describe(refusal),
-            )
-            return Settlement(retry_seconds(_TARGET_RETRY, record.receive_count, self._uniform))
+            after = retry_seconds(_TARGET_RETRY, record.receive_count, self._uniform)
+            said = describe(refusal)
+            self._publish(DeadLetterRefused(*self._of, record.record_id, after, said))
+            return Settlement(after)
+        self._publish(DeadLetterStored(*self._of, record.record_id))
         return ACKNOWLEDGE
 
     def give_back(self, works: Iterable[HandlerCall]) -> None:

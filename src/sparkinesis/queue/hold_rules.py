@@ -12,6 +12,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from sparkinesis.events import BatchAction
 from sparkinesis.queue.address import LONGEST_VISIBILITY
 from sparkinesis.queue.client import MOST_ENTRIES
 from sparkinesis.stream.calls.retry import exponential_backoff
@@ -71,12 +72,9 @@ class Verdict(NamedTuple):
     """What becomes of a record whose handler raised."""
 
     settlement: Settlement
+    action: BatchAction = BatchAction.RETRY
     hand_to: DeadLetter | None = None
     """Takes the record before it is acknowledged."""
-    stops: bool = False
-    """The application stops, with the handler's error."""
-    skips: bool = False
-    """The record is given up, and logged."""
 
 
 def verdict(policy: OnError, receive_count: int, uniform: Uniform) -> Verdict:
@@ -88,10 +86,10 @@ def verdict(policy: OnError, receive_count: int, uniform: Uniform) -> Verdict:
         return Verdict(Settlement(retry_seconds(policy, receive_count, uniform)))
     resort = last_resort(policy)
     if isinstance(resort, Stop):
-        return Verdict(RELEASE, stops=True)
+        return Verdict(RELEASE, BatchAction.STOP)
     if isinstance(resort, Skip):
-        return Verdict(ACKNOWLEDGE, skips=True)
-    return Verdict(ACKNOWLEDGE, hand_to=resort)
+        return Verdict(ACKNOWLEDGE, BatchAction.SKIP)
+    return Verdict(ACKNOWLEDGE, BatchAction.DEAD_LETTER, resort)
 
 
 def retry_seconds(policy: Retry, receive_count: int, uniform: Uniform) -> int:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import logging
 import math
 import threading
 from collections import Counter, deque
@@ -26,12 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from sparkinesis.metrics.catalogue import (
-    QUEUE_ACKNOWLEDGED,
-    QUEUE_EXTENSIONS,
-    QUEUE_HOLDS_LOST,
-    QUEUE_REFUSALS,
-)
+from sparkinesis.events import HoldLost, Listener
+from sparkinesis.metrics.catalogue import QUEUE_ACKNOWLEDGED, QUEUE_EXTENSIONS, QUEUE_REFUSALS
 from sparkinesis.metrics.health.signs import expect
 from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.queue.client import Answered, QueueClient, Received, operation_of
@@ -39,8 +34,6 @@ from sparkinesis.queue.hold_rules import RELEASE, Meaning, Settlement, Uniform, 
 from sparkinesis.queue.lanes import Lane, Told
 from sparkinesis.queue.record import Held
 from sparkinesis.worker.processors.user_calls import CallThreads
-
-_log = logging.getLogger(__name__)
 
 _TOGETHER = 0.1
 """The part of a visibility timeout by which an extension may come early, to share a call."""
@@ -112,6 +105,7 @@ class HoldKeeper:
         clock: Callable[[], float],
         uniform: Uniform,
         metrics: Metrics,
+        publish: Listener,
         fail: Callable[[BaseException, str], None],
         threads: CallThreads | None = None,
         dead_letters: bool = False,
@@ -123,6 +117,8 @@ class HoldKeeper:
         self._uniform = uniform
         self._metrics = metrics
         self._labels = (client.address.name or client.address.queue_id,)
+        self._of = (*self._labels, str(client.address))
+        self._publish = publish
         self._fail = fail
         self._threads = threads or CallThreads("sparkinesis-queue-calls")
         self._changed = threading.Condition()
@@ -304,14 +300,7 @@ class HoldKeeper:
         where = where or ("ended" if held.is_settling else "running")
         self._forget(held)
         held.let_go()
-        self._metrics.add(QUEUE_HOLDS_LOST, (*self._labels, where))
-        _log.warning(
-            "The hold of record %s of %s has ended while it was %s: it will be delivered again.%s",
-            held.record_id,
-            self._client.address,
-            where,
-            " Handlers may check record.is_held." if where == "running" else "",
-        )
+        self._publish(HoldLost(*self._of, held.record_id, where))
 
     def _forget(self, held: Held) -> None:
         held.is_gone = True

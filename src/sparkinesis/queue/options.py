@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, TypeVar
 
 from sparkinesis.errors import Check, OptionError, check_all
+from sparkinesis.events import Event
 from sparkinesis.metrics.health.http_address import parse_address
 from sparkinesis.metrics.metrics import MetricsExporter
 from sparkinesis.public import public_queue
 from sparkinesis.queue.address import LONGEST_VISIBILITY, check_whole
+from sparkinesis.worker.aws_options import require_listener
 
 LONGEST_POLL = 20
 """The longest wait of a receive in seconds; the shortest is 1 (API reference)."""
@@ -99,6 +101,10 @@ class QueueOptions:
     ``":9400"``: see ``docs/health.md``."""
     metrics: tuple[MetricsExporter, ...] = ()
     """Default: (). The systems that metrics are published to."""
+    on_event: Callable[[Event], object] | None = None
+    """Default: None. A function that gets each event, such as `HandlerFailed`, as a value. It is
+    called in a thread of its own, so it may be slow and may raise. While 1,000 events wait for it,
+    further ones are dropped."""
 
     def __post_init__(self) -> None:
         check_all(self._checks())
@@ -117,6 +123,7 @@ class QueueOptions:
         yield ("shutdown_timeout",), partial(self._seconds, "shutdown_timeout", 0.0)
         if self.http is not None:
             yield ("http",), partial(parse_address, "http", self.http)
+        yield ("on_event",), partial(require_listener, self.on_event)
 
     def _seconds(self, name: str, least: float, most: float = float(LONGEST_VISIBILITY)) -> None:
         value = getattr(self, name)

@@ -10,13 +10,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 from collections.abc import Callable, Sequence
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sparkinesis.events import Listener, ReceivingFailed, ReceivingRecovered
 from sparkinesis.metrics.catalogue import (
     QUEUE_AGE,
     QUEUE_EMPTY_RECEIVES,
@@ -28,14 +28,13 @@ from sparkinesis.metrics.health.signs import expect
 from sparkinesis.metrics.metrics import Metrics
 from sparkinesis.queue.client import MOST_ENTRIES, QueueClient, Received
 from sparkinesis.queue.hold_rules import Uniform, spare_places
+from sparkinesis.stream.calls.explain import words
 from sparkinesis.stream.calls.retry import (
     error_code,
     exponential_backoff,
     is_in_doubt,
     is_retryable,
 )
-
-_log = logging.getLogger(__name__)
 
 FIRST_POLL = "receive-0"
 """The name of the thread of the poll that is always there."""
@@ -201,6 +200,7 @@ class Receiving:
         wall_clock: Callable[[], float],
         uniform: Uniform,
         metrics: Metrics,
+        publish: Listener,
         fail: Callable[[BaseException, str], None],
         run_thread: Callable[[str, Callable[[], None]], threading.Thread],
     ) -> None:
@@ -214,12 +214,16 @@ class Receiving:
         self._uniform = uniform
         self._metrics = metrics
         self._labels = (client.address.name or client.address.queue_id,)
+        self._of = (*self._labels, str(client.address))
+        self._publish = publish
         self._fail = fail
         self._run_thread = run_thread
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._wanted = 1
         """The number of polls that may be under way now."""
+        self._failing_since: float | None = None
+        """When the first receive failed; None: the last one has succeeded."""
         self._threads: dict[int, threading.Thread] = {}
 
     def start(self) -> None:
@@ -265,6 +269,8 @@ class Receiving:
                     return
                 continue
             failures = 0
+            if self._failing_since is not None:
+                self._recover()
             self._places.received(asked, [len(record.data) for record in records])
             self._measure(records)
             if records:
@@ -280,26 +286,24 @@ class Receiving:
             return False
         most = exponential_backoff(_FIRST_BACKOFF, _LONGEST_BACKOFF, failures)
         pause = self._uniform(most / 2, most)
-        if failures in {1, 10} or failures % 100 == 0:
-            lost = (
-                " If it was served, its records come again once their visibility timeout is over."
-                if is_in_doubt(error)
-                else ""
-            )
-            _log.warning(
-                "A receive from %s failed (%s), for the %d. time in a row; the next one follows in "
-                "%.1f s.%s",
-                self._client.address,
-                code,
-                failures,
-                pause,
-                lost,
-            )
         with self._lock:
             self._wanted = 1
+            is_first = self._failing_since is None
+            if is_first:
+                self._failing_since = self._clock()
+            if is_first or failures == 10 or failures % 100 == 0:
+                said = words(error)
+                self._publish(ReceivingFailed(*self._of, said, failures, pause, is_in_doubt(error)))
         expect(pause)
         self._stopping.wait(pause)
         return True
+
+    def _recover(self) -> None:
+        """Publish that receives succeed again."""
+        with self._lock:
+            since, self._failing_since = self._failing_since, None
+            if since is not None:
+                self._publish(ReceivingRecovered(*self._of, self._clock() - since))
 
     def _adapt(self, asked: int, got: int) -> None:
         """Have one poll more after a full answer, and a single one after any other."""

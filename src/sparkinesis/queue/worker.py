@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from sparkinesis.errors import SparkinesisError
+from sparkinesis.events import WorkerFailed
 from sparkinesis.metrics.catalogue import QUEUE_IN_HAND
 from sparkinesis.metrics.health.liveness import CHECK_EVERY, Liveness, Part
 from sparkinesis.metrics.health.signs import SignOfLife
@@ -30,7 +32,8 @@ from sparkinesis.status import Failure
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.processors.user_calls import UserCalls
 from sparkinesis.worker.processors.user_methods import asynchronous
-from sparkinesis.worker.reporting.failures import Failures
+from sparkinesis.worker.reporting.event_log import WorkerEvents
+from sparkinesis.worker.reporting.failures import Failures, describe
 from sparkinesis.worker.reporting.log_context import LogPlace
 
 if TYPE_CHECKING:
@@ -66,6 +69,14 @@ class _Ending:
         self._clock = clock
         self._lock = threading.Lock()
         self._by = float("inf")
+
+    def fail(self, error: BaseException) -> bool:
+        """Note the error that ends the worker; False if another one came before."""
+        with self._lock:
+            is_first = self.failure is None
+            if is_first:
+                self.failure = error
+        return is_first
 
     def set(self, within: float) -> None:
         """Force the end in ``within`` seconds, unless it is forced before."""
@@ -104,6 +115,7 @@ class QueueWorker:
         self._options = options
         self._clock = timing.clock
         self._metrics = metrics
+        self._publish = WorkerEvents(self.log_place, "", metrics, options.on_event)
         self._failures = Failures(timing.wall_clock_ms)
         self._visibility = visibility
         self._ending = _Ending(timing.clock)
@@ -119,6 +131,7 @@ class QueueWorker:
             clock=timing.clock,
             uniform=uniform,
             metrics=metrics,
+            publish=self._publish,
             fail=self._fail,
         )
         places = Places(
@@ -133,11 +146,11 @@ class QueueWorker:
             self._keeper,
             places,
             calls=calls,
-            queue=name,
+            queue=client.address,
             clock=timing.clock,
             uniform=uniform,
             failures=self._failures,
-            metrics=metrics,
+            publish=self._publish,
             fail=self._fail,
         )
         self._runner: Runner[HandlerCall] = (
@@ -157,6 +170,7 @@ class QueueWorker:
             wall_clock=lambda: timing.wall_clock_ms() / 1000,
             uniform=uniform,
             metrics=metrics,
+            publish=self._publish,
             fail=self._fail,
             run_thread=self._poll_thread,
         )
@@ -334,11 +348,14 @@ class QueueWorker:
         """Shut down, and raise the first error that came in the end."""
         if isinstance(error, ClientError | BotoCoreError) and operation is not None:
             error = self._client.explained(error, operation)
-        if self._ending.failure is None:
-            self._ending.failure = error
+        if self._ending.fail(error):
+            text = str(error) if isinstance(error, SparkinesisError) else describe(error)
+            raised = error if error.__traceback__ is not None else None
+            self._publish(WorkerFailed(self.log_place.worker, text), raised)
         self.request_shutdown()
 
     def _end(self) -> None:
+        self._publish.close()
         self._metrics.close()
         self._ending.ended.set()
 
@@ -347,7 +364,6 @@ class QueueWorker:
             try:
                 run()
             except BaseException as error:  # noqa: BLE001 - nothing awaits this thread
-                _log.exception("The thread %r of queue %s died.", name, self._client.address)
                 self._fail(error)
 
         thread = threading.Thread(

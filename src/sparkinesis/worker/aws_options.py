@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 from sparkinesis.errors import Check, OptionError, check_all
 from sparkinesis.public import public
 from sparkinesis.stream.address import CONSUMER_NAME, shown
+from sparkinesis.worker.processors.user_methods import asynchronous
 
 _CONSUMER_ARN = re.compile(
     r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}"
@@ -57,6 +58,14 @@ def at_least(options: object, least: float, *names: str) -> Iterator[Check]:
             raise OptionError(f"{name} is {value!r}; it must be a number of at least {least}.")
 
     return (((name,), partial(check, name, getattr(options, name))) for name in names)
+
+
+def require_listener(on_event: object) -> None:
+    """Raise `OptionError` for an ``on_event`` that is no plain function."""
+    how = asynchronous(on_event)
+    if on_event is not None and (how is not None or not callable(on_event)):
+        given = how or f"is {shown_value(on_event)}"
+        raise OptionError(f"on_event {given}; it must be a plain function that takes an event.")
 
 
 def shown_value(value: object) -> str:

@@ -21,10 +21,10 @@ from sparkinesis.worker.aws_options import (
     FanOutOptions,
     LeaseTableOptions,
     at_least,
+    require_listener,
     shown_value,
     type_checks,
 )
-from sparkinesis.worker.processors.user_methods import asynchronous
 
 LONGEST_WAIT = 3_600.0
 """Seconds: the longest of the waits that the KCL's options give in milliseconds."""
@@ -267,7 +267,7 @@ class WorkerOptions:
             yield (name,), partial(self._check_limited, name)
         yield ("http",), self._check_http
         yield ("metrics",), self._check_metrics
-        yield ("on_event",), self._check_on_event
+        yield ("on_event",), partial(require_listener, self.on_event)
         yield from at_least(self, 0, "shutdown_timeout")
 
     def with_checkpoints(self) -> WorkerOptions:
@@ -303,12 +303,6 @@ class WorkerOptions:
                 f"metrics is {shown_value(self.metrics)}; it must be a tuple of exporters, such as "
                 "(PrometheusMetrics(),)."
             )
-
-    def _check_on_event(self) -> None:
-        how = asynchronous(self.on_event)
-        if self.on_event is not None and (how is not None or not callable(self.on_event)):
-            given = how or f"is {shown_value(self.on_event)}"
-            raise OptionError(f"on_event {given}; it must be a plain function that takes an event.")
 
     def _check_held(self) -> None:
         if self.max_held_bytes < _MIB:

@@ -223,6 +223,12 @@ def not_at_the_top() -> Callable[[Any], None]:
             "its handler .*: define it at the top level of a module; create .* in its first call,",
         ),
         ({"decode": lambda data: data}, {"processes": 2}, OptionError, "^decode of the appl"),
+        (
+            {"options": QueueOptions(on_event=lambda event: event)},
+            {"processes": 2},
+            OptionError,
+            "^on_event of the appl",
+        ),
         ({"queue": "returns"}, {"processes": 2}, QueueNotFoundError, "'returns'.*orders"),
         (
             {"options": QueueOptions(extend=False)},

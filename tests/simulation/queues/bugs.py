@@ -104,7 +104,7 @@ an acknowledged record is counted as lost | extended_or_let_go
     + if False:
 lost holds are not counted | extended_or_let_go
     queue.holds:HoldKeeper._lose
-    - self._metrics.add(QUEUE_HOLDS_LOST, (*self._labels, where))
+    - self._publish(HoldLost(*self._of, held.record_id, where))
     + pass
 each receive asks for ten records | no_receive_without_room
     queue.receiving:Places.reserve

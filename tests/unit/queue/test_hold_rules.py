@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkinesis.events import BatchAction
 from sparkinesis.queue.address import LONGEST_VISIBILITY
 from sparkinesis.queue.hold_rules import (
     ACKNOWLEDGE,
@@ -82,9 +83,10 @@ def test_a_policy_counts_the_deliveries() -> None:
     letter = DeadLetter(target)
     policy = Retry(attempts=3, then=letter)
     assert verdict(policy, 2, least).settlement.visible_after is not None
-    assert verdict(policy, 3, least) == (ACKNOWLEDGE, letter, False, False)
-    assert verdict(Skip(), 1, least) == (ACKNOWLEDGE, None, False, True)
-    assert verdict(Stop(), 1, least) == (RELEASE, None, True, False)
+    assert verdict(policy, 2, least).action is BatchAction.RETRY
+    assert verdict(policy, 3, least) == (ACKNOWLEDGE, BatchAction.DEAD_LETTER, letter)
+    assert verdict(Skip(), 1, least) == (ACKNOWLEDGE, BatchAction.SKIP, None)
+    assert verdict(Stop(), 1, least) == (RELEASE, BatchAction.STOP, None)
 
 
 @pytest.mark.parametrize(

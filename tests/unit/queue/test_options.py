@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -21,6 +22,8 @@ from sparkinesis.queue.options import QueueOptions
         ({"acknowledge_within": 2}, "from 0 to 1"),
         ({"shutdown_timeout": float("nan")}, "shutdown_timeout is nan"),
         ({"max_held_bytes": 100}, "max_held_bytes is 100"),
+        ({"on_event": 5}, "on_event is 5; it must be a plain function that takes an event."),
+        ({"on_event": asyncio.sleep}, "on_event is `async def`; it must be a plain function"),
     ],
 )
 def test_a_value_that_cannot_be_used(given: dict[str, Any], said: str) -> None:

@@ -21,6 +21,7 @@ from sparkinesis.queue.holds import HoldKeeper, HoldTerms
 from sparkinesis.stream.calls.retry import RetryLaterError, is_in_doubt
 from sparkinesis.terminal.printing import counted, say
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
+from sparkinesis.worker.reporting.event_log import EventLog
 
 if TYPE_CHECKING:
     from sparkinesis.cli.queues.choosing import Wanted
@@ -88,6 +89,7 @@ class Holding:
             clock=clock,
             uniform=random.uniform,
             metrics=self._settled,
+            publish=EventLog(client.address.label, "-"),
             fail=self._fail,
             dead_letters=dead_letters,
             restores=restores,

@@ -28,6 +28,8 @@ from sparkinesis.metrics.catalogue import (
     LEASES_RELEASED,
     LEASES_REQUESTED,
     LEASES_TAKEN,
+    QUEUE_FAILED,
+    QUEUE_HOLDS_LOST,
     RECORDS_SKIPPED,
     STREAMS_DELETED,
 )
@@ -63,7 +65,7 @@ DISCARD_EVENTS = EventPublisher()
 class WorkerEvents(EventPublisher):
     """Publishes each event everywhere, so that logs, metrics and callbacks agree.
 
-    stream: the name of the application's stream; empty if it reads several.
+    stream: the name of the application's stream; empty if it reads several, or a queue.
     """
 
     def __init__(
@@ -133,6 +135,8 @@ _COUNTERS: Mapping[type[Event], Metric] = {
     of.DataLost: DATA_LOSS,
     of.ParentsLost: DATA_LOSS,
     of.FormerStreamDeleted: STREAMS_DELETED,
+    of.HandlerFailed: QUEUE_FAILED,
+    of.HoldLost: QUEUE_HOLDS_LOST,
 }
 """The counter of each kind of event that counts, and whose labels are named like its fields."""
 

@@ -13,7 +13,9 @@ from sparkinesis.events import (
     DataLost,
     DeadLettersStored,
     Event,
+    HandlerFailed,
     HandoffRequested,
+    HoldLost,
     LeaseDeleted,
     LeaseEnd,
     LeaseEnded,
@@ -70,6 +72,13 @@ def ended(reason: LeaseEnd) -> Event:
         (DeadLettersStored(*AT, 2, "1:0", "2:0"), "dead.letters", ("s", "s0"), 2),
         (DataLost(*AT, "lost"), "data.loss", ("s", "s0"), 1),
         (ParentsLost(KEY, "s1", "s", ("s0",), "lost"), "data.loss", ("s", "s1"), 1),
+        (
+            HandlerFailed("q", "queue q", "r", 1, BatchAction.SKIP, None, "x"),
+            "queue.failed",
+            ("q",),
+            1,
+        ),
+        (HoldLost("q", "queue q", "r", "ended"), "queue.holds.lost", ("q", "ended"), 1),
     ],
 )
 def test_an_event_counts(event: Event, name: str, labels: tuple[str, ...], amount: int) -> None:
