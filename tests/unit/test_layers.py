@@ -44,7 +44,7 @@ LAYERS: dict[str, set[str]] = {
         "local",
     },
     "ui": {"terminal", "errors", "status", "stream", "lease", "worker", "fleet", "monitor"},
-    "monitor": {"terminal", "errors", "metrics", "stream", "lease", "public"},
+    "monitor": {"terminal", "errors", "metrics", "stream", "lease", "queue", "public"},
     "fleet": {"terminal", "public", "errors", "status", "metrics", "lease", "worker"},
     "compat": {"errors", "stream", "worker", "application"},
     "application": {"public", "errors", "status", "metrics", "stream", "worker", "fleet"},

@@ -31,8 +31,9 @@ from sparkinesis.monitor.doctor.judge import Finding, State, note, ok, problem, 
 from sparkinesis.monitor.doctor.service import Service, StreamChecks, kinesis, reach
 from sparkinesis.public import __version__
 from sparkinesis.stream.address import StreamAddress, StreamMark, is_loopback
+from sparkinesis.stream.calls.caller import CallTarget
 from sparkinesis.stream.calls.default_region import default_region
-from sparkinesis.stream.calls.explain import explain, words
+from sparkinesis.stream.calls.explain import explain, explain_place, unexplained, words
 from sparkinesis.stream.calls.retry import is_retryable
 from sparkinesis.stream.calls.session import open_session
 
@@ -62,7 +63,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
     """Yield the findings, as they are made. Nothing is written."""
     yield from versions()
     first = patient.streams[0]
-    where = region(first)
+    where = region(first, None if first.arn is None else "stream")
     yield where
     if where.state is State.PROBLEM:
         return
@@ -112,13 +113,14 @@ def examine(patient: Patient) -> Iterator[Finding]:
 
 def versions() -> list[Finding]:
     """Return the findings about the installed software."""
-    boto = f"boto3 {_installed('boto3')}"
-    python = f"Python {platform.python_version()}"
     pyspark = _installed("pyspark")
-    return [
-        ok("versions", f"sparkinesis {__version__}, {python}, {boto}"),
-        judge.spark(pyspark, java() if pyspark else None),
-    ]
+    return [software(), judge.spark(pyspark, java() if pyspark else None)]
+
+
+def software() -> Finding:
+    """Return the versions of what each application needs."""
+    boto = f"boto3 {_installed('boto3')}"
+    return ok("versions", f"sparkinesis {__version__}, Python {platform.python_version()}, {boto}")
 
 
 def _installed(package: str) -> str | None:
@@ -145,10 +147,10 @@ def java() -> int | None:
     return int(found[1]) if found else 0
 
 
-def region(address: StreamAddress) -> Finding:
-    """Return the region, and where it comes from."""
+def region(address: CallTarget, of_arn: str | None = None) -> Finding:
+    """Return the region, and where it comes from. of_arn: what has an ARN with the region."""
     if address.region is not None:
-        source = "of the stream's ARN" if address.arn else "as given by --region"
+        source = f"of the {of_arn}'s ARN" if of_arn else "as given by --region"
         return ok("region", f"{address.region}, {source}")
     found, source = default_region(
         address.credentials.profile, is_local=is_loopback(address.endpoint)
@@ -162,7 +164,7 @@ def region(address: StreamAddress) -> Finding:
     return ok("region", f"{found}, {source}")
 
 
-def credentials(address: StreamAddress) -> list[Finding]:
+def credentials(address: CallTarget) -> list[Finding]:
     """Find the credentials, and ask STS whose they are. No secret is shown."""
     is_local = is_loopback(address.endpoint)
     try:
@@ -179,7 +181,10 @@ def credentials(address: StreamAddress) -> list[Finding]:
             ]
         found.get_frozen_credentials()
     except (ClientError, BotoCoreError) as error:
-        return [problem_of("credentials", explain(error, "a service", address, None, None))]
+        about = explain_place(
+            error, "a service", f"{address}", address.credentials, "region and the endpoint"
+        )
+        return [problem_of("credentials", about or unexplained(error, "a service", f"{address}"))]
     method = f"found by {found.method}" if found.method else "found"
     if is_local and found.method == "explicit":
         method = "none are needed: a local endpoint accepts all"
@@ -188,7 +193,7 @@ def credentials(address: StreamAddress) -> list[Finding]:
     return [_identity(session, method, address)]
 
 
-def _identity(session: Any, method: str, address: StreamAddress) -> Finding:
+def _identity(session: Any, method: str, address: CallTarget) -> Finding:
     region = address.region or default_region(address.credentials.profile, is_local=False)[0]
     try:
         sts = session.create_client(
