@@ -1062,11 +1062,14 @@ class HoldLost(QueueEvent, frozen=True):
     """``waiting`` for a handler, ``running``, or ``ended``: its handler had returned or raised."""
 
     def line(self) -> Line:
-        advice = " Handlers may check record.is_held." if self.state == "running" else ""
+        when = {
+            "waiting": "before its handler had it",
+            "running": "while its handler ran, which may check record.is_held",
+        }.get(self.state, "before the service confirmed what became of it")
         return Line(
             WARNING,
-            f"The hold of record {self.record_id} of {self.place} has ended while it was "
-            f"{self.state}: it will be delivered again.{advice}",
+            f"The hold of record {self.record_id} of {self.place} has ended {when}: it will be "
+            "delivered again.",
         )
 
 

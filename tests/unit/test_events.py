@@ -156,6 +156,7 @@ EVENTS: list[Event] = [
     of.DeadLetterRefused(*QUEUE, "r", 8, "OSError: full"),
     of.HoldLost(*QUEUE, "r", "waiting"),
     of.HoldLost(*QUEUE, "r", "running"),
+    of.HoldLost(*QUEUE, "r", "ended"),
     of.ReceivingFailed(*QUEUE, "ThrottlingException: slow", 1, 0.15, False),
     of.ReceivingFailed(*QUEUE, "ReadTimeoutError: late", 10, 20.0, True),
     of.ReceivingRecovered(*QUEUE, 8.25),

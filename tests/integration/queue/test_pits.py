@@ -136,7 +136,7 @@ def test_4_an_acknowledgement_whose_answer_was_lost_is_no_lost_hold(
 
     eventually(moves)
     assert len(scene.server.kinesis.calls.select("AcknowledgeQueueRecords")) == 2
-    assert "has ended while" not in caplog.text
+    assert "The hold of record" not in caplog.text
 
 
 def test_4_an_entry_that_cannot_succeed_is_not_tried_again(
