@@ -1091,10 +1091,11 @@ class ReceivingFailed(QueueEvent, frozen=True):
             if self.may_hide
             else ""
         )
+        failed = "A receive" if self.times == 1 else f"{self.times:,} receives in a row"
         return Line(
             WARNING,
-            f"A receive from {self.place} failed ({self.error}), for the {self.times}. time in a "
-            f"row; the next one follows in {self.seconds:.1f} s.{hidden}",
+            f"{failed} from {self.place} failed ({self.error}); the next one follows in "
+            f"{self.seconds:.1f} s.{hidden}",
         )
 
 
