@@ -226,10 +226,10 @@ class Queue(Lifecycle):
             self.stream.trim(shard, now)
             log = shard.log
             is_waiting |= max(self._next.get(shard, 0), log.first_position) < log.end_position
-        polls = [poll for poll in self.polls if not poll.dead and now < poll.until_ms]
+        polls = [poll for poll in self.polls if not (poll.dead or poll.is_answered)]
         dead = [*self._dead, *(entry for entry in self._held.values() if entry.is_dead)]
         ids = [self._id_of(_record(entry)) for entry in dead if self._is_kept(entry, now)]
-        polled = sum(poll.limit for poll in polls)
+        polled = sum(poll.limit for poll in polls if now < poll.until_ms)
         return QueueLook(is_waiting, polled, self._deliveries, self.next_end_ms, tuple(ids))
 
     def end_polls(self) -> None:
@@ -326,6 +326,8 @@ class Poll:
         self.visibility_ms = visibility_ms
         self.until_ms = until_ms
         self.dead = dead
+        self.is_answered = False
+        """True also until its sender has left the queue, a moment later."""
         self.alarm = Alarm()
 
     def wait(self) -> IdleUntil:

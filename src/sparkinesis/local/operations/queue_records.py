@@ -73,6 +73,7 @@ def received(context: Context, poll: Poll, now: int, *, may_wait: bool) -> Json 
     deliveries = queue.receive(now, limit, poll.visibility_ms, dead=poll.dead)
     if not deliveries and may_wait and now < poll.until_ms:
         return None
+    poll.is_answered = True
     if context.fault.turns_order:
         deliveries.reverse()
     context.records = len(deliveries)

@@ -289,6 +289,12 @@ def test_a_look_says_what_receives_wait_for(
     assert polled() == 20, "those of dead letters do not count"
     clock.advance(5_000)
     assert polled() == 10, "the time of one is over"
+    stream.put("a")
+    assert isinstance(queue.kinesis.resume(waiters[1].call), CallResult)
+    assert polled() == 0, "it has its answer, although its sender has not left"
+    waiters[1] = Waiter(queue, seconds=10)
+    waiters[1].until()
+    assert polled() == 10
     queue.kinesis.end_receives(queue.arn)
     assert polled() == 0
     assert [waiter.answer().body for waiter in waiters] == [b'{"QueueRecords":[]}'] * 2
