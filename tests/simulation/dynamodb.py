@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any
 
-from sparkinesis.local.lease_tables import Item, TableError, WatchedTable
+from sparkinesis.local.lease_tables import Item, LocalTable, TableError
 from tests.simulation.history import TableServer
 from tests.simulation.journal import EPOCH_MS
 from tests.simulation.network import Network, client_error, operation_of
@@ -54,7 +54,7 @@ class Write:
     """When the request was sent."""
 
 
-class LeaseTableModel(WatchedTable):
+class LeaseTableModel(LocalTable):
     """The table of `sparkinesis.local.lease_tables`, with what servers and networks do to it."""
 
     def __init__(self, name: str, clock: Callable[[], float], rng: random.Random) -> None:

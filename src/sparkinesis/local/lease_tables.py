@@ -37,7 +37,7 @@ class TableError(Exception):
         self.item = item
 
 
-class WatchedTable:
+class LocalTable:
     """One table whose primary key is ``leaseKey``. For one thread at a time."""
 
     tells_rows = True
@@ -215,7 +215,7 @@ class LeaseTables:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._tables: dict[str, WatchedTable] = {}
+        self._tables: dict[str, LocalTable] = {}
         self._crashed: set[str] = set()
 
     def start(self) -> None:
@@ -273,7 +273,7 @@ class LeaseTables:
         kind = (b"content-type", b"application/x-amz-json-1.0")
         return Answer(status, [kind], msgspec.json.encode(answer))
 
-    def _table(self, operation: str, request: Mapping[str, Any]) -> WatchedTable:
+    def _table(self, operation: str, request: Mapping[str, Any]) -> LocalTable:
         if operation == "BatchExecuteStatement":
             # Of a batch, a worker writes to one table.
             first = request["Statements"][0]
@@ -284,7 +284,7 @@ class LeaseTables:
             (name,) = request["RequestItems"]
         else:
             name = request["TableName"]
-        return self._tables.setdefault(name, WatchedTable(name, self._crashed))
+        return self._tables.setdefault(name, LocalTable(name, self._crashed))
 
 
 _PREFIX = "com.amazonaws.dynamodb.v20120810#"

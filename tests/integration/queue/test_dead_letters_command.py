@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.cli.queues.choosing import Wanted
+from sparkinesis.cli.queues.choosing import DeadLetterFilter
 from sparkinesis.cli.queues.holding import VISIBILITY, Holding
 from sparkinesis.local import Call, Fault
 from sparkinesis.queue.client import QueueClient
@@ -168,7 +168,7 @@ def test_a_signal_at_the_question_is_a_no(scene: QueueScene, number: signal.Sign
 def test_holds_outlast_a_question(scene: QueueScene, moves: threading.Event) -> None:
     kill(scene, *many(12))
     holds = holds_of(scene)
-    found = [one.held for taken in holds.matching(Wanted()) for one in taken]
+    found = [one.held for taken in holds.matching(DeadLetterFilter()) for one in taken]
     moves.clear()
     for extended in (2, 4, 6):
         scene.clock.advance(900 * VISIBILITY)
@@ -193,7 +193,7 @@ def test_each_is_found_once_although_holds_end(scene: QueueScene) -> None:
     kill(scene, *many(25))
     holds = holds_of(scene, sees_time=False)
     found: list[str] = []
-    for taken in holds.matching(Wanted()):
+    for taken in holds.matching(DeadLetterFilter()):
         found += [one.record.partition_key or "" for one in taken]
         scene.clock.advance(1000 * VISIBILITY)
     holds.close()

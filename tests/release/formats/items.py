@@ -9,7 +9,7 @@ from typing import Any
 from sparkinesis.lease.lease import Lease, encode_lease
 from sparkinesis.lease.table.rows import read_row
 from sparkinesis.lease.table.update import Update
-from sparkinesis.local.lease_tables import WatchedTable
+from sparkinesis.local.lease_tables import LocalTable
 
 Item = Mapping[str, Any]
 
@@ -32,7 +32,7 @@ def from_json(item: Item) -> dict[str, Any]:
 
 def row(lease: Lease, *writes: Callable[[Lease], Update]) -> Item:
     """Return the row of a new lease after some writes, each made of the row before."""
-    table = WatchedTable("flights-app")
+    table = LocalTable("flights-app")
     table.answer("CreateTable", {})
     table.answer("PutItem", {"Item": encode_lease(lease)})
     for write in writes:

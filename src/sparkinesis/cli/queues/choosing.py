@@ -21,7 +21,7 @@ EVERY: Span = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DeadLetterFilter:
     """The dead letters that are wanted."""
 
     ids: frozenset[str] = frozenset()
@@ -41,7 +41,7 @@ class Wanted:
     @property
     def is_any(self) -> bool:
         """True if each dead letter is wanted, up to a number of them."""
-        return self == Wanted(count=self.count)
+        return self == DeadLetterFilter(count=self.count)
 
     def takes(self, one: Received) -> bool:
         """Return True if this one is wanted. One without an arrival time is in no span of time."""

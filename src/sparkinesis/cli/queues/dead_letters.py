@@ -22,7 +22,7 @@ from sparkinesis.cli.command_options import (
     print_objects,
     require_confirmable,
 )
-from sparkinesis.cli.queues.choosing import EVERY, Wanted, parse_arrival
+from sparkinesis.cli.queues.choosing import EVERY, DeadLetterFilter, parse_arrival
 from sparkinesis.cli.queues.options import Queue, client_of, queues_at, received_object, time_text
 from sparkinesis.cli.streams.record_objects import data_fields
 from sparkinesis.errors import DeadLetterError, OptionError
@@ -120,7 +120,9 @@ def dead_letters(
     if receives[0] >= receives[1]:
         raise OptionError("--least-receives is above --most-receives: no dead letter has both.")
     arrived = parse_arrival(start, end, time.time_ns() // 1_000_000)
-    wanted = Wanted(frozenset(record_id or ()), frozenset(key or ()), arrived, receives, count)
+    wanted = DeadLetterFilter(
+        frozenset(record_id or ()), frozenset(key or ()), arrived, receives, count
+    )
     doing = "restore" if restore else "discard" if discard else ""
     require_confirmable(is_confirmed=yes or not doing)
     client = client_of(queue, queues_at(region, endpoint, profile))
@@ -136,7 +138,7 @@ def dead_letters(
 
 def _work(
     client: QueueClient,
-    wanted: Wanted,
+    wanted: DeadLetterFilter,
     doing: str,
     file: ExportFile | None,
     *,

@@ -24,7 +24,7 @@ from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.reporting.event_log import EventLog
 
 if TYPE_CHECKING:
-    from sparkinesis.cli.queues.choosing import Wanted
+    from sparkinesis.cli.queues.choosing import DeadLetterFilter
     from sparkinesis.metrics.metric import Metric
     from sparkinesis.metrics.metrics import Labels
     from sparkinesis.queue.record import Held
@@ -140,7 +140,7 @@ class Holding:
             return list(map(Taken, found, self._keeper.hold(found, sent_at)))
         return []
 
-    def matching(self, wanted: Wanted) -> Iterator[list[Taken]]:
+    def matching(self, wanted: DeadLetterFilter) -> Iterator[list[Taken]]:
         """Receive until there is nothing new, and yield what is wanted, each record once.
 
         The others are held as well, or they would come again and again.

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sparkinesis.cli.queues.choosing import EVERY, Wanted, parse_arrival
+from sparkinesis.cli.queues.choosing import EVERY, DeadLetterFilter, parse_arrival
 from sparkinesis.errors import OptionError
 from sparkinesis.queue.client import Received
 
@@ -20,35 +20,42 @@ def letter(record_id: str = "id", key: str | None = "k", at: float | None = 10.0
 @pytest.mark.parametrize(
     ("wanted", "is_taken"),
     [
-        (Wanted(), True),
-        (Wanted(ids=frozenset({"id", "x"})), True),
-        (Wanted(ids=frozenset({"x"})), False),
-        (Wanted(keys=frozenset({"k"})), True),
-        (Wanted(keys=frozenset({"x"})), False),
-        (Wanted(ids=frozenset({"id"}), keys=frozenset({"x"})), False),
-        (Wanted(arrived=(10.0, 11.0)), True),
-        (Wanted(arrived=(9.0, 10.0)), False),
-        (Wanted(arrived=(10.1, math.inf)), False),
-        (Wanted(receives=(3, 4)), True),
-        (Wanted(receives=(4, math.inf)), False),
-        (Wanted(receives=(-math.inf, 3)), False),
+        (DeadLetterFilter(), True),
+        (DeadLetterFilter(ids=frozenset({"id", "x"})), True),
+        (DeadLetterFilter(ids=frozenset({"x"})), False),
+        (DeadLetterFilter(keys=frozenset({"k"})), True),
+        (DeadLetterFilter(keys=frozenset({"x"})), False),
+        (DeadLetterFilter(ids=frozenset({"id"}), keys=frozenset({"x"})), False),
+        (DeadLetterFilter(arrived=(10.0, 11.0)), True),
+        (DeadLetterFilter(arrived=(9.0, 10.0)), False),
+        (DeadLetterFilter(arrived=(10.1, math.inf)), False),
+        (DeadLetterFilter(receives=(3, 4)), True),
+        (DeadLetterFilter(receives=(4, math.inf)), False),
+        (DeadLetterFilter(receives=(-math.inf, 3)), False),
     ],
 )
-def test_all_that_is_given_has_to_fit(wanted: Wanted, is_taken: bool) -> None:
+def test_all_that_is_given_has_to_fit(wanted: DeadLetterFilter, is_taken: bool) -> None:
     assert wanted.takes(letter()) == is_taken
 
 
 def test_what_a_record_does_not_have_fits_nothing() -> None:
-    assert not Wanted(keys=frozenset({"k"})).takes(letter(key=None))
-    assert not Wanted(arrived=(-math.inf, 99.0)).takes(letter(at=None))
-    assert Wanted().takes(letter(key=None, at=None))
+    assert not DeadLetterFilter(keys=frozenset({"k"})).takes(letter(key=None))
+    assert not DeadLetterFilter(arrived=(-math.inf, 99.0)).takes(letter(at=None))
+    assert DeadLetterFilter().takes(letter(key=None, at=None))
 
 
 def test_no_more_than_the_ids_and_the_count_can_be_wanted() -> None:
     two = frozenset({"a", "b"})
-    assert [Wanted(ids=two).most, Wanted(count=5).most, Wanted().most] == [2, 5, math.inf]
-    assert [Wanted(ids=two, count=1).most, Wanted(ids=two, count=9).most] == [1, 2]
-    assert [Wanted(count=5).is_any, Wanted(ids=two).is_any] == [True, False]
+    assert [
+        DeadLetterFilter(ids=two).most,
+        DeadLetterFilter(count=5).most,
+        DeadLetterFilter().most,
+    ] == [2, 5, math.inf]
+    assert [DeadLetterFilter(ids=two, count=1).most, DeadLetterFilter(ids=two, count=9).most] == [
+        1,
+        2,
+    ]
+    assert [DeadLetterFilter(count=5).is_any, DeadLetterFilter(ids=two).is_any] == [True, False]
 
 
 def test_a_span_is_between_instants_and_ages() -> None:
