@@ -40,7 +40,7 @@ SAID = {
     "tail": "into the stream 'copy'",
     "put": "Put 2 records into the stream 'flights'",
     "shards": "1 shard, 1 open",
-    "queues list": "old-orders  ACTIVE  events",
+    "queues list": "old-orders  ACTIVE  shop",
     "queues describe": '"visibility_timeout": 30',
     "queues create": "max receive count   10",
     "queues update": "visibility timeout  60",
@@ -60,11 +60,11 @@ def server() -> Iterator[LocalServer]:
         for name in ("flights", "copy"):
             kinesis.create_stream(StreamName=name, ShardCount=1)
         put(kinesis, "flights", [b"one", b"two"])
-        kinesis.create_stream(StreamName="events", StreamModeDetails={"StreamMode": "ON_DEMAND"})
         queues = Queues("us-east-1", running.endpoint_url)
-        for name in ("orders", "old-orders"):
-            address, _ = queues.find(name, NewQueue("events", max_receive_count=1))
-            kinesis.put_record(StreamName="events", Data=b"dead", PartitionKey="LH-400")
+        for name, stream in (("orders", "events"), ("old-orders", "shop")):
+            kinesis.create_stream(StreamName=stream, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+            address, _ = queues.find(name, NewQueue(stream, max_receive_count=1))
+            kinesis.put_record(StreamName=stream, Data=b"dead", PartitionKey="LH-400")
             assert len(QueueClient(address).receive(10, 1, 0)) == 1
         kinesis.put_record(StreamName="events", Data=b"to be shown", PartitionKey="LH-401")
         seen: list[object] = []
