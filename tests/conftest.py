@@ -114,10 +114,35 @@ _MORE = (
 )
 """What `make test` leaves to `make test-more`: the slowest tests, whose properties others hold in
 less time or at a smaller scale. The second way of reading is left, too: see `_is_second_way`."""
+_KILLS = "tests/integration/worker/test_kills.py::test_kills_lose_nothing_and_repeat_only"
+_LONG = (
+    "tests/integration/cli/test_tail_and_put.py::test_lines_move_from_stream_to_stream_each_key_in_order[100000]",
+    "tests/integration/queue/test_processes.py::test_a_kill_loses_nothing_and_repeats_only_what_was_in_hand[many]",
+    "tests/integration/worker/test_fleet.py::test_a_fleet_through_crashes_pauses_shutdowns_and_reshards[6-6-",
+    *(
+        f"{_KILLS}_what_no_checkpoint_covers[2-{way}]"
+        for way in (
+            "async class",
+            "async function",
+            "async loop",
+            "concurrency",
+            "function",
+            "loop",
+        )
+    ),
+    "tests/spark/lakes/test_parquet.py",
+    "tests/spark/test_connect.py::test_a_session_has_the_parts_of_records_of_the_glue",
+    "tests/spark/test_connect.py::test_the_printed_sql",
+    "tests/spark/test_fleet.py::test_workers_of_a_decommissioned_executor",
+    "tests/spark/test_notebook.py::test_a_kernel",
+    "tests/spark/test_p10_watermark.py",
+)
+"""What `make test-more` leaves to `make test-long`: tests that are like another one, which it runs,
+at a larger scale, in a further way, or on a further host."""
 _LEFT_OUT = pytest.StashKey[Counter[str]]()
 _MOST_SPARKS = 4
 """For memory: each process that runs the tests of Spark has a JVM or several."""
-_WAITING_PROCESSES = 5
+_WAITING_PROCESSES = 7
 """Processes beyond the cores: most tests without Spark wait for something most of their time.
 
 Each of them collects all tests, which costs five seconds of a core."""
@@ -177,7 +202,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=rank)
     known = {item.nodeid for item in items}
     for item in items:
-        if item.nodeid.startswith(_MORE) or _is_second_way(item.nodeid, known):
+        if item.nodeid.startswith(_LONG):
+            item.add_marker("long")
+        elif item.nodeid.startswith(_MORE) or _is_second_way(item.nodeid, known):
             item.add_marker("more")
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker("drawn")
