@@ -142,7 +142,7 @@ at a larger scale, in a further way, or on a further host."""
 _LEFT_OUT = pytest.StashKey[Counter[str]]()
 _MOST_SPARKS = 4
 """For memory: each process that runs the tests of Spark has a JVM or several."""
-_WAITING_PROCESSES = 7
+_WAITING_PROCESSES = 5
 """Processes beyond the cores: most tests without Spark wait for something most of their time.
 
 Each of them collects all tests, which costs five seconds of a core."""
