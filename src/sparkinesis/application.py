@@ -15,7 +15,7 @@ from sparkinesis.status import Replayed
 from sparkinesis.stream.timing import MACHINE, Timing
 from sparkinesis.worker.application_settings import ApplicationSettings
 from sparkinesis.worker.lifecycle.new_worker import new_worker
-from sparkinesis.worker.lifecycle.signals import graceful_on_signals
+from sparkinesis.worker.lifecycle.signals import run_until_end
 from sparkinesis.worker.lifecycle.streams.stream_config import StreamConfig
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.retrieval.memory import MemoryBudget
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sparkinesis.worker.lifecycle.batch_loop import BatchLoop, RecordLoop
     from sparkinesis.worker.processors.functions import Processor
     from sparkinesis.worker.processors.processor import ProcessorFactory
+    from sparkinesis.worker.supervision.supervised_application import SupervisedApplication
 
 
 @public
@@ -133,25 +134,17 @@ class Application(ApplicationSettings):
         """
         check_run(spark, workers, fleet, processes)
         if processes is None and spark is None:
-            worker = self.worker()
-            with graceful_on_signals(worker.shutdown, worker.log_place):
-                worker.start()
-                while not worker.wait(1.0):
-                    pass
+            run_until_end(self.worker())
             return None
         # A worker of this process does without a supervisor.
+        from sparkinesis.fleet.running import run_supervised  # noqa: PLC0415
+
+        return run_supervised(self._supervised(), spark, workers, fleet, processes)
+
+    def _supervised(self) -> SupervisedApplication:
         from sparkinesis.worker.supervision.supervised_application import SupervisedApplication  # noqa: PLC0415
 
-        supervised = SupervisedApplication.of(self)
-        if spark is None:
-            from sparkinesis.worker.supervision.processes.start import run_in_processes  # noqa: PLC0415
-
-            run_in_processes(supervised, processes)
-            return None
-        from sparkinesis.fleet.fleet import Fleet  # noqa: PLC0415
-        from sparkinesis.fleet.fleet_options import FleetOptions  # noqa: PLC0415
-
-        return Fleet(supervised, spark, workers, fleet or FleetOptions())
+        return SupervisedApplication.of(self)
 
     async def run_async(self) -> None:
         """Run one worker within a program that has an event loop, such as a web server.

@@ -35,7 +35,7 @@ from sparkinesis.stream.address import (
 )
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.timing import MACHINE, Timing
-from sparkinesis.worker.lifecycle.signals import graceful_on_signals
+from sparkinesis.worker.lifecycle.signals import run_until_end
 from sparkinesis.worker.on_error import OnError, check_policy
 from sparkinesis.worker.processors.user_calls import UserCalls
 from sparkinesis.worker.processors.user_methods import (
@@ -305,23 +305,15 @@ class QueueApplication:
         """
         check_run(spark, workers, fleet, processes)
         if processes is None and spark is None:
-            worker = self.worker()
-            with graceful_on_signals(worker.shutdown, worker.log_place):
-                worker.start()
-                while not worker.wait(1.0):
-                    pass
+            run_until_end(self.worker())
             return None
-        supervised = SupervisedQueue.of(self)
-        if spark is None:
-            from sparkinesis.worker.supervision.processes.start import run_in_processes  # noqa: PLC0415
+        # A worker of this process does without a supervisor.
+        from sparkinesis.fleet.running import run_supervised  # noqa: PLC0415
 
-            run_in_processes(supervised, processes)
-            return None
-        # Who needs no Spark has none.
-        from sparkinesis.fleet.fleet import Fleet  # noqa: PLC0415
-        from sparkinesis.fleet.fleet_options import FleetOptions  # noqa: PLC0415
+        return run_supervised(self._supervised(), spark, workers, fleet, processes)
 
-        return Fleet(supervised, spark, workers, fleet or FleetOptions())
+    def _supervised(self) -> SupervisedQueue:
+        return SupervisedQueue.of(self)
 
     async def run_async(self) -> None:
         """Run a worker within a program that has an event loop, such as a web server.

@@ -112,7 +112,6 @@ def run(
     with handling(SIGNALS, _leave):
         _end_with_reloader()
         set_up_logging(log, log_level)
-        from sparkinesis.application import Application  # noqa: PLC0415 - slow to import
         from sparkinesis.cli.running.loading import load_application  # noqa: PLC0415
 
         application = load_application(path)
@@ -122,15 +121,7 @@ def run(
         if processes is None and workers is None:
             application.run()
             return
-        supervised: Any
-        if isinstance(application, Application):
-            from sparkinesis.worker.supervision.supervised_application import SupervisedApplication  # noqa: PLC0415
-
-            supervised = SupervisedApplication.of(application)
-        else:
-            from sparkinesis.queue.application import SupervisedQueue  # noqa: PLC0415 - few have queues
-
-            supervised = SupervisedQueue.of(application)
+        supervised: Any = application._supervised()
         if processes is not None:
             from sparkinesis.worker.supervision.processes.start import run_in_processes  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from sparkinesis.worker.reporting.log_context import LogPlace
@@ -72,6 +72,24 @@ def _shut_down(shut_down: Callable[[float | None], object], number: int, *, is_f
     else:
         _log.warning("Received %s again: shutting down at once.", name)
         shut_down(0.0)
+
+
+class EndsBySignals(Protocol):
+    """A worker that a program runs until it has ended."""
+
+    @property
+    def log_place(self) -> LogPlace: ...
+    def start(self) -> object: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+    def shutdown(self, timeout: float | None = None) -> bool: ...
+
+
+def run_until_end(worker: EndsBySignals) -> None:
+    """Run a worker until it has ended, also by a signal. Raises the error that ended it."""
+    with graceful_on_signals(worker.shutdown, worker.log_place):
+        worker.start()
+        while not worker.wait(1.0):
+            pass
 
 
 @contextlib.contextmanager
