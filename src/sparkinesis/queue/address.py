@@ -42,9 +42,14 @@ class QueueAddress(msgspec.Struct, frozen=True):
         return self.arn.rpartition("queue/")[2]
 
     @property
+    def name_or_id(self) -> str:
+        """The name, as far as it is known; else the id."""
+        return self.name or self.queue_id
+
+    @property
     def label(self) -> str:
         """The queue in measurements, where others have the name of a stream."""
-        return f"queue/{self.name or self.queue_id}"
+        return f"queue/{self.name_or_id}"
 
     def __repr__(self) -> str:
         return repr_without_secrets(self)

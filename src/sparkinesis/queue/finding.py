@@ -53,12 +53,12 @@ from sparkinesis.stream.calls.answers.guards import pages
 from sparkinesis.stream.calls.caller import Caller, CallError
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff, error_code, is_retryable
+from sparkinesis.stream.fan_out.registered_consumers import MOST_CONSUMERS
 from sparkinesis.stream.position import InitialPosition, position_option, starting_position
 
-MOST_CONSUMERS = 20
 MOST_BEING_MADE = 5
-"""The queues and registered consumers that each stream may have, some 50; and the queues of an
-account and region that may be CREATING or DELETING. They only explain the service's refusals."""
+"""The queues of an account and region that may be CREATING or DELETING. It only explains the
+service's refusal."""
 _PAGE = 1_000
 """The queues that an answer of ListQueues is asked for."""
 _ONCE = Backoff(give_up_after=0.0)

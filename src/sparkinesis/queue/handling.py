@@ -109,7 +109,7 @@ class Handling:
         self._keeper = keeper
         self._places = places
         self._calls = calls
-        self._queue = queue.name or queue.queue_id
+        self._queue = queue.name_or_id
         self._of = (self._queue, str(queue))
         self._clock = clock
         self._uniform = uniform

@@ -116,7 +116,7 @@ class HoldKeeper:
         self._clock = clock
         self._uniform = uniform
         self._metrics = metrics
-        self._labels = (client.address.name or client.address.queue_id,)
+        self._labels = (client.address.name_or_id,)
         self._of = (*self._labels, str(client.address))
         self._publish = publish
         self._fail = fail

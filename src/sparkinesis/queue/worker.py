@@ -123,7 +123,7 @@ class QueueWorker:
         self._http: HealthServer | None = None
         self._signs: dict[str, tuple[threading.Thread, SignOfLife]] = {}
         uniform = timing.new_rng().uniform
-        name = client.address.name or client.address.queue_id
+        name = client.address.name_or_id
         self._keeper = HoldKeeper(
             client,
             terms=HoldTerms(visibility, options.extend, options.time_limit),

@@ -85,7 +85,7 @@ def describe(
     profile: Profile = None,
 ) -> None:
     """Show a queue: its state, its stream and its attributes."""
-    _print(client_of(queue, queues_at(region, endpoint, profile)).describe(), as_json=as_json)
+    _print(client_of(queue, region, endpoint, profile).describe(), as_json=as_json)
 
 
 @queues.command(cls=PlainCommand)
@@ -150,7 +150,7 @@ def update(
         raise OptionError("Nothing would change. Pass --visibility-timeout or --max-receive-count.")
     check_whole("--visibility-timeout", visibility_timeout or 0, 0, LONGEST_VISIBILITY)
     count = UNSET if max_receive_count is None else _count(max_receive_count)
-    client = client_of(queue, queues_at(region, endpoint, profile))
+    client = client_of(queue, region, endpoint, profile)
     _print(client.update(visibility_timeout, count), as_json=as_json)
 
 
@@ -169,7 +169,7 @@ def delete(
     The records of the stream stay. Those that are in work are not delivered again.
     """
     require_confirmable(is_confirmed=yes)
-    client = client_of(queue, queues_at(region, endpoint, profile))
+    client = client_of(queue, region, endpoint, profile)
     found = client.describe()
     if not yes:
         _print(found, as_json=False, to_stderr=True)

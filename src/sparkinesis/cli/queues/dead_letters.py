@@ -23,7 +23,7 @@ from sparkinesis.cli.command_options import (
     require_confirmable,
 )
 from sparkinesis.cli.queues.choosing import EVERY, DeadLetterFilter, parse_arrival
-from sparkinesis.cli.queues.options import Queue, client_of, queues_at, received_object, time_text
+from sparkinesis.cli.queues.options import Queue, client_of, received_object, time_text
 from sparkinesis.cli.streams.record_objects import data_fields
 from sparkinesis.errors import DeadLetterError, OptionError
 from sparkinesis.stream.address import shown
@@ -125,7 +125,7 @@ def dead_letters(
     )
     doing = "restore" if restore else "discard" if discard else ""
     require_confirmable(is_confirmed=yes or not doing)
-    client = client_of(queue, queues_at(region, endpoint, profile))
+    client = client_of(queue, region, endpoint, profile)
     with ExitStack() as stack:
         file = None if export is None else stack.enter_context(ExportFile(export))
         say(

@@ -26,11 +26,13 @@ def queues_at(region: str | None, endpoint: str | None, profile: str | None) -> 
     return Queues(region, endpoint, CredentialSource(profile))
 
 
-def client_of(queue: str, among: Queues) -> QueueClient:
-    """Return the client of a queue, by its name or ARN."""
+def client_of(
+    queue: str, region: str | None, endpoint: str | None, profile: str | None
+) -> QueueClient:
+    """Return the client of a queue of a place, by its name or ARN."""
     from sparkinesis.queue.client import QueueClient  # noqa: PLC0415 - slow to import
 
-    return QueueClient(among.locate(queue))
+    return QueueClient(queues_at(region, endpoint, profile).locate(queue))
 
 
 def time_text(seconds: Any) -> str | None:

@@ -18,7 +18,6 @@ from sparkinesis.cli.command_options import (
 from sparkinesis.cli.queues.options import (
     Queue,
     client_of,
-    queues_at,
     received_object,
     time_text,
 )
@@ -57,7 +56,7 @@ def tail(
     end, nothing else. A terminal shows the time of arrival, the receives and the partition key
     before it.
     """
-    client = client_of(queue, queues_at(region, endpoint, profile))
+    client = client_of(queue, region, endpoint, profile)
     most = client.describe().max_receive_count
     dies = "" if most is None else f", and after {counted(most, 'receive')} it is a dead letter"
     say(

@@ -10,6 +10,7 @@ import msgspec
 
 from sparkinesis.errors import SparkinesisError, listed
 from sparkinesis.lease.lease import Lease
+from sparkinesis.stream.fan_out.registered_consumers import MOST_CONSUMERS
 
 _SENTENCE = re.compile(r"(?<=[.:;]) (?=[A-Z])")
 
@@ -71,8 +72,6 @@ OLDEST_JAVA = 17
 
 RENEWALS_EVERY = 10.0 / 3
 """Seconds between two renewals of a lease, with the default failover_time of 10 s."""
-MOST_CONSUMERS = 20
-"""Registered consumers of a stream (50 with On-demand Advantage)."""
 
 
 def clock(ahead: float) -> Finding:

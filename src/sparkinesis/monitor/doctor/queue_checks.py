@@ -31,7 +31,7 @@ from sparkinesis.monitor.doctor.service import (
 )
 from sparkinesis.queue.client import MOST_ENTRIES, QueueClient, QueueDescription
 from sparkinesis.queue.explain import explain_queue
-from sparkinesis.queue.finding import MOST_CONSUMERS, Queues
+from sparkinesis.queue.finding import Queues
 from sparkinesis.queue.options import DEFAULT_QUEUE_OPTIONS
 from sparkinesis.stream.address import (
     FOUND_BY_BOTO,
@@ -42,6 +42,7 @@ from sparkinesis.stream.address import (
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.calls.session import open_client
+from sparkinesis.stream.fan_out.registered_consumers import MOST_CONSUMERS
 
 _ONCE = Backoff(give_up_after=0.0)
 _PERMITTED = {"InvalidArgumentException", "ThrottlingException"}

@@ -148,8 +148,9 @@ RETRY = Backoff(base=1.0, cap=10.0)
 
 MOST_CONSUMERS = 20
 MOST_BEING_CREATED = 5
-"""The limits of a stream's consumers (API reference, RegisterStreamConsumer). Streams in some modes
-may have 50 consumers. The service enforces the limits; these numbers only explain its refusals."""
+"""The limits of a stream's consumers, its queues included (API reference, RegisterStreamConsumer).
+Streams in some modes may have 50. The service enforces the limits; these numbers only explain its
+refusals."""
 
 
 def register_consumer(
