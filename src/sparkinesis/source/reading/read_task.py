@@ -126,15 +126,13 @@ def batch_rows(options: ReadOptions, task: BatchPartition) -> Iterator[pa.Record
     from sparkinesis.source.reading.shard_reader import read_records  # noqa: PLC0415 - see above
 
     pages = read_records(options, options.streams[task.stream], task.shard_range)
-    if task.before_ms is None:
-        yield from (_rows(records, task.stream, task.shard_range, options) for records in pages)
-        return
     columns = options.columns
-    if _ARRIVAL not in columns:
+    if task.before_ms is not None and _ARRIVAL not in columns:
         options = replace(options, columns=(*columns, _ARRIVAL))
     rows = (_rows(records, task.stream, task.shard_range, options) for records in pages)
-    for batch in _rows_before(rows, task.before_ms):
-        yield batch.select(columns)
+    if task.before_ms is not None:
+        rows = (batch.select(columns) for batch in _rows_before(rows, task.before_ms))
+    yield from rows
 
 
 def _rows(

@@ -54,9 +54,12 @@ _OF_USER_RECORDS = {
 }
 """The columns that unpacking makes, by their names in `UserRecordColumns`."""
 
-_NO_RECORDS = pa.RecordBatch.from_arrays(
-    [pa.nulls(0, field.type) for field in USER_RECORD_SCHEMA], schema=USER_RECORD_SCHEMA
-)
+
+@functools.cache
+def _no_records(columns: tuple[str, ...]) -> pa.RecordBatch:
+    """Return a batch of these columns that has no rows."""
+    schema = pa.schema([USER_RECORD_SCHEMA.field(name) for name in columns])
+    return pa.RecordBatch.from_arrays([pa.nulls(0, one.type) for one in schema], schema=schema)
 
 
 def to_arrow(
@@ -101,7 +104,7 @@ def to_arrow_within(
     `sparkinesis.stream.kpl.hash_filter`; None for no filter.
     """
     if not records:
-        return _NO_RECORDS.select(columns), 0  # most answers of a quiet shard
+        return _no_records(tuple(columns)), 0  # most answers of a quiet shard
     dropped, rows = 0, len(records)
     values = [r.data for r in records]
     user: UserRecordColumns | None = None
@@ -130,8 +133,8 @@ def to_arrow_within(
             return getattr(user, _OF_USER_RECORDS[name])
         return _of_records(records, name).take(user.source)
 
-    batch = pa.RecordBatch.from_arrays(list(map(column, columns)), schema=_schema(tuple(columns)))
-    return batch, dropped
+    schema = _no_records(tuple(columns)).schema
+    return pa.RecordBatch.from_arrays(list(map(column, columns)), schema=schema), dropped
 
 
 def _of_records(records: Sequence[Record], name: str) -> pa.Array:
@@ -147,11 +150,6 @@ def _of_records(records: Sequence[Record], name: str) -> pa.Array:
             return pa.repeat(pa.scalar(0, pa.int64()), len(records))
         case _:
             return pa.nulls(len(records), pa.string())  # GetRecords returns no explicit hash key
-
-
-@functools.cache
-def _schema(columns: tuple[str, ...]) -> pa.Schema:
-    return pa.schema([USER_RECORD_SCHEMA.field(name) for name in columns])
 
 
 def _has_aggregated(values: Sequence[bytes], data: pa.Array | None) -> bool:
