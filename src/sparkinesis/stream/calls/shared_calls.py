@@ -38,22 +38,16 @@ class SharedAnswer(Generic[_T]):
         """When the call began and when it ended, and its answer."""
         self._failed: tuple[float, Exception] | None = None
 
-    def __call__(self) -> _T:
-        """Return the answer. Raises the call's error in every thread that waited for the call."""
-        return self.with_age()[0]
+    def __call__(self, *, since: float = -math.inf) -> _T:
+        """Return the answer. Raises the call's error in every thread that waited for the call.
 
-    def asked_since(self, instant: float) -> _T:
-        """Return the answer of a call that began at ``instant`` or later. Raises the same errors.
-
-        For a thread that has just seen a sign that the last answer holds no more.
+        since: the call began at this instant or later. For a thread that has just seen a sign that
+        the last answer holds no more.
         """
-        return self.with_age(instant)[0]
+        return self.with_age(since)[0]
 
     def with_age(self, since: float = -math.inf) -> tuple[_T, float]:
-        """Return the answer and its age in seconds. Raises the same errors.
-
-        since: as in `asked_since`.
-        """
+        """Return the answer and its age in seconds. Raises the same errors."""
         began = self._clock()
         with self._lock:
             if self._failed is not None and began <= self._failed[0]:

@@ -111,7 +111,7 @@ class ConsumerSettings(WorkerSettings, frozen=True, kw_only=True):
         if self.same_streams is not None and self.stream is not None:
             self.same_streams.require(self.client.address, self.stream, at)
         elif mark is not None:
-            created_ms = self.describe.asked_since(at).created_ms
+            created_ms = self.describe(since=at).created_ms
             if not StreamMark.of(self.client.stream_arn(), created_ms).is_stream(mark):
                 created = datetime.fromtimestamp(created_ms / 1000, timezone.utc)
                 raise StreamNotFoundError(

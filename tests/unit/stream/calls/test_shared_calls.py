@@ -53,9 +53,9 @@ def test_an_answer_serves_until_it_is_old_or_was_asked_for_too_early() -> None:
     service = Service()
     shared = SharedAnswer(service, 2.0, service.clock)
     began = service.now
-    assert [shared(), shared.asked_since(began)] == [1, 1]
+    assert [shared(), shared(since=began)] == [1, 1]
     service.now += 1.0
-    assert [shared(), shared.asked_since(began), shared.asked_since(service.now)] == [1, 1, 2]
+    assert [shared(), shared(since=began), shared(since=service.now)] == [1, 1, 2]
     service.now += 1.5
     assert shared.with_age() == (2, 1.5)
     service.now += 0.5
