@@ -33,7 +33,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sparkinesis.local import LocalServer
-from sparkinesis.local.command import capacity, parse_streams
+from sparkinesis.local.command import parse_streams
+from sparkinesis.local.encoding.requests import capacity
 from tests.command import COMMAND, call
 from tests.documents import ROOT, commands
 from tests.pace import Deadline

@@ -9,23 +9,21 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from sparkinesis.errors import SparkinesisError
+from sparkinesis.local.encoding.requests import ON_DEMAND_SIZE, capacity
 from sparkinesis.local.kinesis import DEFAULT_REGION
 from sparkinesis.local.service_errors import KinesisError
 from sparkinesis.local.wire.server import LocalServer
 
-ON_DEMAND = "on-demand"
-"""In place of a number of shards: the stream may have queues."""
-
 
 def parse_streams(text: str) -> dict[str, int | str]:
-    """Parse "flights:4,orders:on-demand" into shard counts, or `ON_DEMAND`, by stream name.
+    """Parse "flights:4,orders:on-demand" into shard counts, or `ON_DEMAND_SIZE`, by stream name.
 
     The default is 1 shard. Raises: typer.BadParameter.
     """
@@ -33,21 +31,14 @@ def parse_streams(text: str) -> dict[str, int | str]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, count = part.partition(":")
         shards = int(count) if count.isdigit() else 0 if colon else 1
-        if not name or (shards < 1 and count != ON_DEMAND):
+        if not name or (shards < 1 and count != ON_DEMAND_SIZE):
             raise typer.BadParameter(
-                f"{part!r} is not NAME, NAME:SHARDS or NAME:{ON_DEMAND}, as in flights:4"
+                f"{part!r} is not NAME, NAME:SHARDS or NAME:{ON_DEMAND_SIZE}, as in flights:4"
             )
         if name in streams:
             raise typer.BadParameter(f"stream {name!r} is given twice")
-        streams[name] = shards or ON_DEMAND
+        streams[name] = shards or ON_DEMAND_SIZE
     return streams
-
-
-def capacity(shards: int | str) -> dict[str, Any]:
-    """Return the part of CreateStream that says how large a stream is."""
-    if shards == ON_DEMAND:
-        return {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
-    return {"ShardCount": shards}
 
 
 def environments_region() -> str:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from sparkinesis.local.clock import ManualClock
+from sparkinesis.local.encoding.requests import capacity
 from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.local.wire.server import LocalServer
 from sparkinesis.stream.kpl.pack import AggregatedBlob
@@ -144,12 +145,9 @@ class World:
 
     def create_stream(self, name: str = STREAM, shards: int | Literal["on-demand"] = 1) -> None:
         """Create a stream, if there is none of the name; one for queues has to be on-demand."""
-        capacity: dict[str, Any] = {"ShardCount": shards}
-        if shards == "on-demand":
-            capacity = {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
         client = self.client()
         with suppress(client.exceptions.ResourceInUseException):
-            client.create_stream(StreamName=name, **capacity)
+            client.create_stream(StreamName=name, **capacity(shards))
 
     def put(self, records: Iterable[Given], stream: str = STREAM) -> list[Place]:
         """Put records, in order; return their places."""

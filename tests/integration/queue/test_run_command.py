@@ -8,6 +8,7 @@ import signal
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -46,14 +47,27 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-def test_it_runs_until_a_signal_ends_it_and_serves_its_health(folder: Path) -> None:
+@contextmanager
+def running(folder: Path, *options: str) -> Iterator[Path]:
+    """The command with its log, once it has handled the record; it handles no other."""
     log = folder / "log"
     with log.open("wb") as stderr:
         process = subprocess.Popen(
-            [COMMAND, "run", "app", "--log", "json", "--http", ":0"], cwd=folder, stderr=stderr
+            [COMMAND, "run", "app", "--log", "json", *options], cwd=folder, stderr=stderr
         )
     try:
         eventually((folder / "handled").exists)
+        yield log
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert (folder / "handled").read_text() == "one\n"
+
+
+def test_it_runs_until_a_signal_ends_it_and_serves_its_health(folder: Path) -> None:
+    with running(folder, "--http", ":0") as log:
         eventually(lambda: "serves health" in log.read_text())
         (url,) = re.findall(r"serves health at (http://[0-9.:]+[0-9])", log.read_text())
         with urllib.request.urlopen(f"{url}/status", timeout=PATIENCE) as answer:
@@ -63,29 +77,11 @@ def test_it_runs_until_a_signal_ends_it_and_serves_its_health(folder: Path) -> N
         with urllib.request.urlopen(f"{url}/metrics", timeout=PATIENCE) as answer:
             text = answer.read().decode()
         assert 'sparkinesis_queue_received_total{application="orders"' in text
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 0
-    finally:
-        process.kill()
-        process.wait()
-    assert (folder / "handled").read_text() == "one\n"
 
 
 def test_it_runs_in_several_processes_and_makes_the_queue_once(folder: Path) -> None:
-    log = folder / "log"
-    with log.open("wb") as stderr:
-        process = subprocess.Popen(
-            [COMMAND, "run", "app", "--log", "json", "--processes", "2"], cwd=folder, stderr=stderr
-        )
-    try:
-        eventually((folder / "handled").exists)
+    with running(folder, "--processes", "2") as log:
         eventually(lambda: log.read_text().count("Receiving from") == 2)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE) == 0
-    finally:
-        process.kill()
-        process.wait()
-    assert (folder / "handled").read_text() == "one\n"
     said = [json.loads(line) for line in log.read_text().splitlines()]
     joined = set(re.findall(r"worker (\S+) of slot \d has joined", log.read_text()))
     (handled,) = [one for one in said if one["message"] == "one is handled"]

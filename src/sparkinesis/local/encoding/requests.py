@@ -6,6 +6,8 @@ from botocore's service model.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 _SPECIAL = {
@@ -45,6 +47,17 @@ class CreateStream(Request, frozen=True):
     warm_throughput_mibps: int | None = None
     max_record_size_in_kib: int | None = None
     record_distribution_strategy: str | None = None
+
+
+ON_DEMAND_SIZE = "on-demand"
+"""In place of a number of shards: the stream may have queues."""
+
+
+def capacity(shards: int | str) -> dict[str, Any]:
+    """Return the part of CreateStream that says how large a stream is."""
+    if shards == ON_DEMAND_SIZE:
+        return {"StreamModeDetails": {"StreamMode": "ON_DEMAND"}}
+    return {"ShardCount": shards}
 
 
 class DeleteStream(StreamRequest, frozen=True, kw_only=True):
