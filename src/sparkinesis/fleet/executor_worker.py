@@ -58,7 +58,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 class WorkerSpec:
     """The settings of a fleet's workers, which are sent in the closure of a Spark task."""
 
-    application: Supervised[Any]
+    supervised: Supervised[Any]
     host: str
     port: int
     credentials: WorkerCredentials = field(repr=False)
@@ -103,7 +103,7 @@ class ExecutorWorker(HostedWorker):
         rng = random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secret
         host, pid = socket.gethostname(), os.getpid()
         worker_id = default_worker_id(host, pid, rng)
-        super().__init__(spec.application, worker_id, spec.heartbeat_interval)
+        super().__init__(spec.supervised, worker_id, spec.heartbeat_interval)
         self._hello = Hello(
             worker_id, slot, job, task.attempt, host, pid, task.stage_id, task.attempt_id
         )
@@ -133,7 +133,7 @@ class ExecutorWorker(HostedWorker):
             self._link.open()
         except (ChannelClosedError, NotAuthenticatedError) as error:
             raise FleetError(
-                f"A worker of {self._spec.application.name!r} on {self._hello.host} cannot connect "
+                f"A worker of {self._spec.supervised.name!r} on {self._hello.host} cannot connect "
                 f"to its driver: {error} Executors have to reach the driver, which with Spark "
                 "Connect is the client: set host, bind and port of FleetOptions if a firewall or "
                 "another network is in between."
@@ -145,7 +145,7 @@ class ExecutorWorker(HostedWorker):
             self._link.close()
         if not self._link.has_answer:
             raise FleetError(
-                f"A worker of {self._spec.application.name!r} on {self._hello.host} connected to "
+                f"A worker of {self._spec.supervised.name!r} on {self._hello.host} connected to "
                 "its driver but received no message until its end. The driver may not know of the "
                 "worker: Spark runs its task again."
             )

@@ -42,7 +42,7 @@ class Fleet:
 
     def __init__(
         self,
-        application: Supervised[Any],
+        supervised: Supervised[Any],
         spark: SparkSession,
         workers: int,
         options: FleetOptions,
@@ -50,21 +50,21 @@ class Fleet:
     ) -> None:
         """Raises `OptionError`, `ProcessorError` and `FleetError` before any job is submitted."""
         _check_workers(workers)
-        if application.worker_id is not None:
+        if supervised.worker_id is not None:
             raise OptionError(
                 "worker_id is set, but each worker of a fleet needs its own: leave worker_id out."
             )
-        self._application = application
+        self._supervised = supervised
         self._options = options
-        launcher = SparkLauncher(application, spark, options)
+        launcher = SparkLauncher(supervised, spark, options)
         self._supervisor = Supervisor(
-            application,
+            supervised,
             launcher,
             workers,
             launcher.rules,
-            title=f"Fleet of {application.name}",
+            title=f"Fleet of {supervised.name}",
             clock=clock,
-            notes=[] if launcher.is_local else _local_dead_letters(application),
+            notes=[] if launcher.is_local else _local_dead_letters(supervised),
         )
         self._thread = threading.Thread(
             target=self._lead, name=f"{launcher.group}-fleet", daemon=True
@@ -80,13 +80,13 @@ class Fleet:
         try:
             self._supervisor.run()
         except BaseException:  # noqa: BLE001 - the status has it, and no thread awaits this one
-            _log.exception("Fleet of %s: failed by an unexpected error", self._application.name)
+            _log.exception("Fleet of %s: failed by an unexpected error", self._supervised.name)
         atexit.unregister(self._at_exit)
 
     @property
     def application(self) -> Any:
         """The application that the workers run: an `Application`, or one of a queue."""
-        return self._application.application
+        return self._supervised.application
 
     def status(self) -> FleetStatus:
         """Return the fleet's status, which is at most a heartbeat interval old."""
@@ -121,7 +121,7 @@ class Fleet:
         )
 
     def _seconds(self, timeout: float | None) -> float:
-        return self._application.shutdown_within if timeout is None else timeout
+        return self._supervised.shutdown_within if timeout is None else timeout
 
     def shutdown(self, timeout: float | None = None) -> bool:
         """Shut down gracefully and wait for the end.
@@ -136,7 +136,7 @@ class Fleet:
         """
         self.request_shutdown(timeout)
         # All jobs are cancelled by then.
-        most = self._seconds(timeout) + self._application.closes_within
+        most = self._seconds(timeout) + self._supervised.closes_within
         self._wait(most + 2 * self._options.lost_after)
         return self.status().state is FleetState.ENDED and self._supervisor.was_graceful
 
@@ -153,7 +153,7 @@ class Fleet:
     def _raise_failure(self) -> None:
         status = self.status()
         if status.state is FleetState.FAILED:
-            raise FleetError(f"The fleet of {self._application.name!r} has failed: {status.error}")
+            raise FleetError(f"The fleet of {self._supervised.name!r} has failed: {status.error}")
 
     def watch(self) -> None:
         """Show the fleet on the terminal, updated in place, until the fleet ends.
@@ -192,9 +192,9 @@ def _check_workers(workers: int) -> None:
         raise OptionError(f"workers is {workers!r}; it takes a whole number of at least 1.")
 
 
-def _local_dead_letters(application: Supervised[Any]) -> list[str]:
+def _local_dead_letters(supervised: Supervised[Any]) -> list[str]:
     """Return a warning of each directory for dead letters that each executor has for itself."""
-    resorts = map(last_resort, application.policies())
+    resorts = map(last_resort, supervised.policies())
     targets = [resort.target for resort in resorts if isinstance(resort, DeadLetter)]
     paths = [
         str(target.path)

@@ -27,7 +27,7 @@ _CONNECT = "sc://"
 
 
 def run_fleet(
-    application: Supervised[Any],
+    supervised: Supervised[Any],
     module: str,
     workers: int,
     master: str | None,
@@ -42,12 +42,12 @@ def run_fleet(
     Raises `OptionError` if PySpark is not installed, `FleetError` if Spark does not start, and the
     errors of `Fleet` and of `Fleet.await_termination`.
     """
-    spark = _session(application.name, master, submit)
+    spark = _session(supervised.name, master, submit)
     try:
         # The folder stays: executors of a local master get its file when their first task starts.
         with tempfile.TemporaryDirectory() as folder:
             _ship(spark, module, folder)
-            fleet = Fleet(application, spark, workers, FleetOptions())
+            fleet = Fleet(supervised, spark, workers, FleetOptions())
             with graceful_on_signals(fleet.request_shutdown):
                 fleet.await_termination()
     finally:

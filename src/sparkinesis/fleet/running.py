@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run_supervised(
-    application: Supervised[Any],
+    supervised: Supervised[Any],
     spark: SparkSession | None,
     workers: int,
     fleet: FleetOptions | None,
@@ -24,10 +24,10 @@ def run_supervised(
     if spark is None:
         from sparkinesis.worker.supervision.processes.start import run_in_processes  # noqa: PLC0415
 
-        run_in_processes(application, processes)
+        run_in_processes(supervised, processes)
         return None
     # Who needs no Spark has none.
     from sparkinesis.fleet.fleet import Fleet  # noqa: PLC0415
     from sparkinesis.fleet.fleet_options import FleetOptions  # noqa: PLC0415
 
-    return Fleet(application, spark, workers, fleet or FleetOptions())
+    return Fleet(supervised, spark, workers, fleet or FleetOptions())

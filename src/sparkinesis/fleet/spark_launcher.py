@@ -55,18 +55,18 @@ class SparkLauncher(Launcher):
     _control: ControlServer
 
     def __init__(
-        self, application: Supervised[Any], spark: SparkSession, options: FleetOptions
+        self, supervised: Supervised[Any], spark: SparkSession, options: FleetOptions
     ) -> None:
         """Raises `OptionError`, `ProcessorError` and `FleetError`. Opens nothing."""
         # Spark's tags may not contain a comma.
-        self.group = (options.job_group or f"sparkinesis {application.name}").replace(",", " ")
-        description = f"{application.name} on {reads(application.reads)}"
+        self.group = (options.job_group or f"sparkinesis {supervised.name}").replace(",", " ")
+        description = f"{supervised.name} on {reads(supervised.reads)}"
         self._jobs = SparkJobs(spark, self.group, description)
         self.is_local = self._jobs.is_local
         self._bind, host = self._jobs.driver_address(options)
         self._identity = DriverIdentity.new()
         self._spec = WorkerSpec(
-            application,
+            supervised,
             host,
             options.port,
             self._identity.credentials,
@@ -74,7 +74,7 @@ class SparkLauncher(Launcher):
             options.lost_after,
             options.log_level,
         )
-        _check_sendable(application)
+        _check_sendable(supervised)
         self.rules = Rules(
             options.heartbeat_interval,
             options.lost_after,
@@ -282,11 +282,11 @@ def _this_task() -> SparkTask:
     return SparkTask(context.stageId(), context.taskAttemptId(), context.attemptNumber())
 
 
-def _check_sendable(application: Supervised[Any]) -> None:
+def _check_sendable(supervised: Supervised[Any]) -> None:
     """Raise an error if executors cannot get the application: see `check_picklable`."""
     from pyspark import cloudpickle  # noqa: PLC0415
 
-    check_picklable(application, cloudpickle.dumps, _EXECUTORS)
+    check_picklable(supervised, cloudpickle.dumps, _EXECUTORS)
 
 
 def failure_reason(error: BaseException) -> str:

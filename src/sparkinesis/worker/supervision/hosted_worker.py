@@ -62,16 +62,16 @@ class HostedWorker:
 
     _link: Link
 
-    def __init__(self, application: Supervised[Any], worker_id: str, interval: float) -> None:
+    def __init__(self, supervised: Supervised[Any], worker_id: str, interval: float) -> None:
         """``interval``: seconds between two reports."""
-        self._application = application
+        self._supervised = supervised
         self._worker_id = worker_id
         self._interval = interval
         # SimpleQueue, because signal handlers put into it.
         self._events: queue.SimpleQueue[object] = queue.SimpleQueue()
         """Orders of the supervisor, and functions for the worker's thread to call."""
-        self._log_place = LogPlace(application.name, worker_id)
-        self._reporter = Reporter(None if application.http is None else Tally())
+        self._log_place = LogPlace(supervised.name, worker_id)
+        self._reporter = Reporter(None if supervised.http is None else Tally())
         self._start: WorkerStart | None = None
         """The last start of the worker; None before the first."""
         self._worker: SupervisedWorker | None = None
@@ -157,7 +157,7 @@ class HostedWorker:
         ).start()
 
     def _new_worker(self) -> SupervisedWorker:
-        return self._application.worker(self._worker_id, self._reporter.tally, self._interval)
+        return self._supervised.worker(self._worker_id, self._reporter.tally, self._interval)
 
     def _start_failed(self, error: BaseException) -> Ended | None:
         self._end_start()
@@ -188,7 +188,7 @@ class HostedWorker:
         if not self._is_leaving:
             self._is_leaving = True
             self._link.send(Leaving(why))
-        return self._shut_down(self._application.shutdown_within)
+        return self._shut_down(self._supervised.shutdown_within)
 
     def _shut_down(self, timeout: float) -> Ended | None:
         """Begin a shutdown; of several, the one that ends first counts."""
@@ -212,7 +212,7 @@ class HostedWorker:
         if worker.failure is None:
             self._is_leaving = True
             self._link.send(Leaving("a record processor requested it", is_for_all=True))
-        self._shut_down(self._application.shutdown_within)
+        self._shut_down(self._supervised.shutdown_within)
 
     def _worker_ended(self) -> Ended:
         assert self._worker is not None
@@ -223,7 +223,7 @@ class HostedWorker:
         if error is None:
             return Ended(self._worker.was_graceful)
         # A worker that took its place would spend another delivery of the same records.
-        is_for_all = not (self._application.has_shards or isinstance(error, ServiceError))
+        is_for_all = not (self._supervised.has_shards or isinstance(error, ServiceError))
         return Ended(self._worker.was_graceful, describe(error), is_for_all=is_for_all)
 
     def _report(self, *, is_last: bool = False) -> Report:

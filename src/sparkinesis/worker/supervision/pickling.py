@@ -25,17 +25,17 @@ class Destination:
     """They import what is pickled by its name, so that it has to be defined in a module."""
 
 
-def check_picklable(application: Supervised[Any], dumps: Dumps, to: Destination) -> None:
+def check_picklable(supervised: Supervised[Any], dumps: Dumps, to: Destination) -> None:
     """Raise an error that names the part of the application that cannot be pickled.
 
     `OptionError` for an option or a function of the streams, `ProcessorError` for anything else.
     """
-    error = pickling_error(application, dumps)
+    error = pickling_error(supervised, dumps)
     if error is None:
         return
     if isinstance(error, OptionError):
         raise error
-    raise _explained(application, error, dumps, to) from error
+    raise _explained(supervised, error, dumps, to) from error
 
 
 def pickling_error(what: object, dumps: Dumps) -> Exception | None:
@@ -48,21 +48,21 @@ def pickling_error(what: object, dumps: Dumps) -> Exception | None:
 
 
 def _explained(
-    application: Supervised[Any], error: Exception, dumps: Dumps, to: Destination
+    supervised: Supervised[Any], error: Exception, dumps: Dumps, to: Destination
 ) -> SparkinesisError:
-    name = application.name
-    for part, value in application.functions():
+    name = supervised.name
+    for part, value in supervised.functions():
         if (mine := pickling_error(value, dumps)) is not None:
             return OptionError(
                 f"{part} of the application {name!r} cannot be sent to {to.name}, where each "
                 f"worker calls it: {mine}. Everything that it refers to is pickled: create "
                 "connections, locks, files and clients within it."
             )
-    failing = (who for who, one in application.processors() if pickling_error(one, dumps))
-    whose = next(failing, f"its {application.called}")
-    begins_in = application.begins_in.format(there=to.there)
+    failing = (who for who, one in supervised.processors() if pickling_error(one, dumps))
+    whose = next(failing, f"its {supervised.called}")
+    begins_in = supervised.begins_in.format(there=to.there)
     return ProcessorError(
         f"The application {name!r} cannot be sent to {to.name}: {error}. Everything that {whose} "
-        f"refers to is pickled: {f'define it {application.defined}; ' if to.imports else ''}create "
+        f"refers to is pickled: {f'define it {supervised.defined}; ' if to.imports else ''}create "
         f"connections, locks, files and clients in {begins_in}."
     )

@@ -61,18 +61,18 @@ def gauges_of(status: FleetStatus) -> list[Sample]:
 class SupervisorPages:
     """Takes the measurements of the supervisor, and serves pages if the option ``http`` is set."""
 
-    def __init__(self, application: Supervised[Any], status: Callable[[], FleetStatus]) -> None:
+    def __init__(self, supervised: Supervised[Any], status: Callable[[], FleetStatus]) -> None:
         """Takes the port, before anything else. Raises `OptionError`.
 
         status: returns the status of all, in any thread, from `serve` on.
         """
-        self._labels = {"application": application.name}
+        self._labels = {"application": supervised.name}
         self._status = status
-        self._served = ServedTally.of_option(application.http, self._labels)
+        self._served = ServedTally.of_option(supervised.http, self._labels)
         try:
             own = () if self._served is None else (self._served,)
-            measured = Measured.fleet(application.name, application.place)
-            self.metrics: Metrics = metrics_of(application.metrics, measured, *own)
+            measured = Measured.fleet(supervised.name, supervised.place)
+            self.metrics: Metrics = metrics_of(supervised.metrics, measured, *own)
             """Takes the measurements of the supervisor, until `close`."""
             self.metrics.watch(lambda: gauges_of(status()))
         except BaseException:

@@ -109,7 +109,7 @@ class Supervisor:
 
     def __init__(
         self,
-        application: Supervised[Any],
+        supervised: Supervised[Any],
         launcher: Launcher,
         workers: int,
         rules: Rules,
@@ -128,14 +128,14 @@ class Supervisor:
         self._clock = clock
         self._state = SupervisorState(
             title,
-            application.name,
-            application.reads,
-            application.shutdown_within,
+            supervised.name,
+            supervised.reads,
+            supervised.shutdown_within,
             Roster(rules).scaled(workers),
             # By then, the lease table shows that a worker has died.
-            GatheredReports(application.failover_time + 2 * rules.heartbeat_interval),
-            closes_within=application.closes_within,
-            has_shards=application.has_shards,
+            GatheredReports(supervised.failover_time + 2 * rules.heartbeat_interval),
+            closes_within=supervised.closes_within,
+            has_shards=supervised.has_shards,
         )
         for note in notes:
             self._change_to(self._state.note(note))
@@ -146,7 +146,7 @@ class Supervisor:
         """The last status that was published."""
         self._changed = threading.Condition()
         with ExitStack() as opened:
-            self.served = SupervisorPages(application, lambda: self.status)
+            self.served = SupervisorPages(supervised, lambda: self.status)
             opened.callback(self.served.close)
             launcher.open(self.post)
             self.served.serve(Liveness(self._parts, clock), self._groups)

@@ -75,12 +75,12 @@ class ProcessLauncher(Launcher):
 
     def __init__(
         self,
-        application: Supervised[Any],
+        supervised: Supervised[Any],
         pickled: bytes,
         set_up_log: Callable[[], None] | None = None,
     ) -> None:
         """``pickled``: the application; set_up_log: see `run_in_processes`."""
-        self._application = application
+        self._supervised = supervised
         self._pickled = pickled
         self._set_up_log = set_up_log
         self._context = multiprocessing.get_context("spawn")
@@ -100,7 +100,7 @@ class ProcessLauncher(Launcher):
         (slot,) = slots
         pipe, theirs = multiprocessing.Pipe()
         level = logging.getLogger("sparkinesis").getEffectiveLevel()
-        name, defined = self._application.name, self._application.defined
+        name, defined = self._supervised.name, self._supervised.defined
         spec = ProcessSpec(self._pickled, name, defined, slot, job, level, self._set_up_log)
         process = self._context.Process(target=run, args=(spec, theirs), name=f"{name}-{slot + 1}")
         # Starts a process before the first worker's, and unblocks SIGINT when that is done.

@@ -38,7 +38,7 @@ _TO = Destination("worker processes", "in the worker's process", imports=True)
 
 
 def run_in_processes(
-    application: Supervised[Any],
+    supervised: Supervised[Any],
     processes: object,
     set_up_log: Callable[[], None] | None = None,
 ) -> None:
@@ -52,10 +52,10 @@ def run_in_processes(
     """
     exit_if_imported()
     count = process_count(processes)
-    check_picklable(application, pickle.dumps, _TO)
-    pickled = pickle.dumps(application)
-    check_main_module(pickled, application.defined)
-    launcher = ProcessLauncher(application, pickled, set_up_log)
+    check_picklable(supervised, pickle.dumps, _TO)
+    pickled = pickle.dumps(supervised)
+    check_main_module(pickled, supervised.defined)
+    launcher = ProcessLauncher(supervised, pickled, set_up_log)
     rules = ProcessRules(
         heartbeat_interval=REPORT_EVERY,
         lost_after=KILL_AFTER,
@@ -65,20 +65,20 @@ def run_in_processes(
     )
     # Takes the port first, before anything is called.
     supervisor = Supervisor(
-        application,
+        supervised,
         launcher,
         count,
         rules,
-        title=f"Application {application.name}",
+        title=f"Application {supervised.name}",
         clock=time.monotonic,
     )
     try:
-        application.check()
+        supervised.check()
     except BaseException:
         supervisor.close()
         raise
-    _log.info("Application %s runs %d worker processes", application.name, count)
-    with graceful_on_signals(partial(_shut_down, supervisor, application.shutdown_within)):
+    _log.info("Application %s runs %d worker processes", supervised.name, count)
+    with graceful_on_signals(partial(_shut_down, supervisor, supervised.shutdown_within)):
         supervisor.run()
     error = supervisor.status.error
     if error is not None:

@@ -71,13 +71,13 @@ def run(spec: ProcessSpec, pipe: Connection) -> None:
     link = SupervisorLink(pipe)
     with _logging(spec):
         try:
-            application = pickle.loads(spec.pickled)  # noqa: S301 - from the process that started this one
+            supervised = pickle.loads(spec.pickled)  # noqa: S301 - from the process that started this one
         except Exception as error:  # noqa: BLE001 - a user's class may raise anything
             cannot = _cannot_load(spec, error)
             link.send(raised(cannot))
             ended = Ended(False, describe(cannot))
         else:
-            worker = ProcessWorker(application, spec, link)
+            worker = ProcessWorker(supervised, spec, link)
             ended = worker.run()
             if worker.failure is not None:
                 link.send(raised(worker.failure))
@@ -95,19 +95,19 @@ class ProcessWorker(HostedWorker):
     _link: SupervisorLink
 
     def __init__(
-        self, application: Supervised[Any], spec: ProcessSpec, link: SupervisorLink
+        self, supervised: Supervised[Any], spec: ProcessSpec, link: SupervisorLink
     ) -> None:
         host, pid = socket.gethostname(), os.getpid()
         rng = random.Random(random.SystemRandom().getrandbits(64))  # noqa: S311 - no secret
-        given = application.worker_id
+        given = supervised.worker_id
         worker_id = (
             default_worker_id(host, pid, rng) if given is None else f"{given}-{spec.slot + 1}"
         )
-        super().__init__(application, worker_id, REPORT_EVERY)
+        super().__init__(supervised, worker_id, REPORT_EVERY)
         self._link = link
         self._hello = Hello(worker_id, spec.slot, spec.job, 0, host, pid)
         self._patient_until = (
-            time.monotonic() + application.shutdown_within + application.failover_time + KILL_AFTER
+            time.monotonic() + supervised.shutdown_within + supervised.failover_time + KILL_AFTER
         )
         """A worker of this id that was left by a killed supervisor has ended by then."""
 
