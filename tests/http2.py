@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import socket
+import ssl
 from types import TracebackType
 from urllib.parse import urlsplit
 
@@ -41,13 +42,16 @@ def connected(url: str) -> socket.socket:
 class Http2Client:
     """One connection. `reads`: gives room for more as soon as data comes, as clients should."""
 
-    def __init__(self, url: str, *, reads: bool = True) -> None:
-        self.authority = urlsplit(url).netloc
+    def __init__(self, url: str, *, reads: bool = True, tls: ssl.SSLContext | None = None) -> None:
+        self.scheme, self.authority, *_ = urlsplit(url)
         self.reads = reads
         self.answers: dict[int, Answer] = {}
         self.goaway: int | None = None
         self.pings = 0
         self.socket = connected(url)
+        if tls is not None:
+            name = urlsplit(url).hostname
+            self.socket = tls.wrap_socket(self.socket, server_hostname=name)
         self.h2 = H2Connection(H2Configuration(header_encoding="utf-8"))
         self.h2.initiate_connection()
         self.flush()
@@ -99,7 +103,7 @@ class Http2Client:
         answer = self.answers[number] = Answer()
         special = [
             (":method", method),
-            (":scheme", "http"),
+            (":scheme", self.scheme),
             (":path", path),
             (":authority", self.authority),
         ]

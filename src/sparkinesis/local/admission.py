@@ -36,12 +36,14 @@ class Guard:
     """The decision whether a request is refused.
 
     host_names: the names of this server, besides `localhost`, all names under it, and addresses.
+    scheme: that of this server's URLs.
     Raises: LocalServerError for a name that is none.
     """
 
-    def __init__(self, host_names: Iterable[str] = ()) -> None:
+    def __init__(self, host_names: Iterable[str] = (), scheme: str = "http") -> None:
         names = [host_names] if isinstance(host_names, str) else list(host_names)
         self._names = frozenset(_checked(name) for name in names)
+        self._own = f"{scheme}://".encode()
 
     def refusal(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
         """Return why a request with these headers (names in lower case) is refused, or None."""
@@ -56,7 +58,7 @@ class Guard:
             return f"a request has exactly one Host header, and this one has {len(hosts)}"
         if not self._is_own(hosts[0].decode("latin-1")):
             return _unknown_host(hosts[0].decode("latin-1"))
-        own = b"http://" + hosts[0].lower()
+        own = self._own + hosts[0].lower()
         if any(origin.lower() != own for origin in origins) or not _OWN_SITE.issuperset(sites):
             return (
                 "the request comes from a web page of another site, and the local server answers "

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -77,6 +78,13 @@ def local(
             "may be repeated. Requests for other names are refused.",
         ),
     ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="PEM file with a private key and its certificate: serve TLS with it.",
+        ),
+    ] = None,
     streams: Annotated[
         str,
         typer.Option(
@@ -136,6 +144,7 @@ def local(
             port,
             bind=bind,
             host_names=host_name or (),
+            certificate=certificate,
             limits=None,
             dynamodb=dynamodb,
             cloudwatch=cloudwatch,
@@ -160,7 +169,8 @@ def local(
                 ready = {"endpoint": server.endpoint_url, "region": region, "streams": wanted}
                 typer.echo(json.dumps(ready))
             else:
-                _introduce(server.endpoint_url, region, wanted, _names(bind, host_name or ()))
+                exposed = _names(bind, host_name or ())
+                _introduce(server.endpoint_url, region, wanted, certificate, exposed)
             stop.wait()
         except (SparkinesisError, KinesisError) as error:
             typer.echo(f"sparkinesis local: {error}", err=True)
@@ -195,12 +205,18 @@ def _names(address: str, host_names: Sequence[str]) -> str:
     )
 
 
-def _introduce(url: str, region: str, streams: dict[str, int | str], exposed: str) -> None:
+def _introduce(
+    url: str,
+    region: str,
+    streams: dict[str, int | str],
+    certificate: Path | None,
+    exposed: str,
+) -> None:
     """Print the URL on the first line, for programs; then examples of its use, for people."""
     console = Console(highlight=False, soft_wrap=True)
     console.print(Text(url, style="bold green"))
     console.print()
-    for name, text in _hints(url, region, streams):
+    for name, text in _hints(url, region, streams, certificate):
         # Do not wrap: a wrapped line cannot be copied.
         console.print(Text.assemble((f"{name:<9}", "dim"), text), soft_wrap=True)
     console.print()
@@ -211,7 +227,9 @@ def _introduce(url: str, region: str, streams: dict[str, int | str], exposed: st
     )
 
 
-def _hints(url: str, region: str, streams: dict[str, int | str]) -> Sequence[tuple[str, str]]:
+def _hints(
+    url: str, region: str, streams: dict[str, int | str], certificate: Path | None
+) -> Sequence[tuple[str, str]]:
     sizes = {
         name: size if isinstance(size, str) else f"{size} shard{'s' * (size > 1)}"
         for name, size in streams.items()
@@ -219,6 +237,7 @@ def _hints(url: str, region: str, streams: dict[str, int | str]) -> Sequence[tup
     made = ", ".join(f"{name} ({size})" for name, size in sizes.items())
     return [
         *([("streams", f"{made} in {region}")] if made else []),
+        *([("TLS", f"export AWS_CA_BUNDLE={certificate}")] if certificate else []),
         ("Spark", f'.option("endpoint", "{url}").option("region", "{region}")'),
         ("boto3", f'boto3.client("kinesis", endpoint_url="{url}", region_name="{region}")'),
         ("AWS CLI", f"aws --endpoint-url {url} --region {region} kinesis list-streams"),

@@ -23,9 +23,9 @@ from sparkinesis.stream.calls.session import client_of, open_session
 from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.stream.calls.subscription import subscribe as calls_subscribe
 from sparkinesis.stream.position import TRIM_HORIZON, starting_position
+from tests.certificates import self_signed, serving_context
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.integration.stream.conftest import CONSUMER_ARN, SHARD
-from tests.integration.stream.direct.certificates import self_signed, serving_context
 from tests.pace import seconds
 from tests.scripted import DATE_MS, Answer, Script, serving
 

@@ -121,6 +121,13 @@ def test_one_foreign_origin_among_several_is_enough() -> None:
     assert GUARD.refusal([(b"origin", b"http://evil.example"), *headers]) is not None
 
 
+def test_a_server_with_tls_has_another_origin() -> None:
+    guard = Guard(scheme="https")
+    host = (b"host", b"localhost:4566")
+    assert guard.refusal([host, (b"origin", b"https://localhost:4566")]) is None
+    assert guard.refusal([host, (b"origin", b"http://localhost:4566")]) is not None
+
+
 def test_one_name_may_be_given_as_a_text() -> None:
     assert Guard("kinesis").refusal([(b"host", b"kinesis")]) is None
     assert Guard("kinesis").refusal([(b"host", b"k")]) is not None

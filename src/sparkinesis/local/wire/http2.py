@@ -1,4 +1,4 @@
-"""HTTP/2 without TLS, for clients with prior knowledge of it (RFC 9113, section 3.3).
+"""HTTP/2, for clients that know or have asked by ALPN that it is there (RFC 9113, section 3).
 
 h2 parses and builds the frames. This module maps each stream to a call of the same ASGI application
 that serves HTTP/1.1, and applies flow control.
@@ -178,7 +178,7 @@ class Http2(asyncio.Protocol):
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "2",
             "method": special[b":method"].decode("latin-1"),
-            "scheme": "http",
+            "scheme": special.get(b":scheme", b"http").decode("latin-1"),
             "path": unquote(raw_path.decode("latin-1")),
             "raw_path": raw_path,
             "query_string": query,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import ipaddress
+import os
 import socket
+import ssl
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -33,6 +35,7 @@ class LocalServer:
     """Kinesis on an HTTP port of this machine; DynamoDB and STS (moto's) on the same port.
 
     Clients may use JSON or CBOR, over HTTP/1.1 or HTTP/2 (without TLS, with prior knowledge).
+    With a certificate the server speaks TLS only, and clients ask for HTTP/2 by ALPN.
 
     port: 0 picks a free port.
     bind: the address to listen on. The server checks no credentials: on another address than
@@ -40,6 +43,8 @@ class LocalServer:
     host_names: the names besides localhost under which clients call it, such as its service's name
     in a Compose file. A request for another name is refused, and so is one of another site's web
     page (see docs/local-server.md).
+    certificate: a PEM file with a private key and its certificate, and with those of the
+    certificate's issuers, if any.
     limits, clock, faults, empty_pages, stream_delay_ms, reshard_delay_ms, consumer_delay_ms: see
     `LocalKinesis`.
     dynamodb: start moto at once; by default it starts on its first call, which takes 2 seconds.
@@ -59,6 +64,7 @@ class LocalServer:
         *,
         bind: str = _LOOPBACK,
         host_names: Iterable[str] = (),
+        certificate: str | os.PathLike[str] | None = None,
         limits: Limits | bool | None = True,
         clock: Clock = system_clock,
         faults: FaultPlan | None = None,
@@ -80,7 +86,10 @@ class LocalServer:
             consumer_delay_ms=consumer_delay_ms,
         )
         self._address = _checked_address(bind)
-        self._guard = Guard(host_names)
+        self._scheme = "http" if certificate is None else "https"
+        self._guard = Guard(host_names, self._scheme)
+        self._certificate = certificate
+        self._tls = None if certificate is None else _tls_context(certificate)
         self._port = port
         self._eager_moto = dynamodb
         self._cloudwatch = cloudwatch
@@ -94,11 +103,7 @@ class LocalServer:
         if self._host is None:
             raise RuntimeError("the server is not running; call start(), or use it in a with block")
         host = _ON_THIS_MACHINE.get(self._address, self._address)
-        return (
-            f"http://[{host}]:{self._host.port}"
-            if ":" in host
-            else f"http://{host}:{self._host.port}"
-        )
+        return f"{self._scheme}://{f'[{host}]' if ':' in host else host}:{self._host.port}"
 
     @property
     def moto_pid(self) -> int | None:
@@ -106,11 +111,13 @@ class LocalServer:
         return self._host.moto.pid if self._host is not None else None
 
     def client(self, service: str, region: str = DEFAULT_REGION, **options: Any) -> Any:
-        """Return a boto3 client for this endpoint, with credentials.
+        """Return a boto3 client for this endpoint, with credentials; it trusts the certificate.
 
         The client is closed when the server stops. `options` are passed to botocore's
         ``Session.create_client``, as by boto3.
         """
+        if self._certificate is not None:
+            options = {"verify": os.fspath(self._certificate), **options}
         with _creating:
             client = _session().create_client(
                 service, region_name=region, endpoint_url=self.endpoint_url, **options
@@ -127,6 +134,7 @@ class LocalServer:
                 self._address,
                 self._port,
                 self._lease_tables or Moto(),
+                tls=self._tls,
                 cloudwatch=self._cloudwatch,
             )
             host.start()
@@ -183,8 +191,10 @@ class _Host:
         port: int,
         moto: Moto | LeaseTables,
         *,
+        tls: ssl.SSLContext | None,
         cloudwatch: bool,
     ) -> None:
+        self._tls = tls
         self._cloudwatch = cloudwatch
         self._kinesis = kinesis
         self._guard = guard
@@ -228,7 +238,7 @@ class _Host:
         protocol, connections = self._protocol()
         loop = self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        server = await loop.create_server(protocol, sock=self._socket)
+        server = await loop.create_server(protocol, sock=self._socket, ssl=self._tls)
         self._ready.set()
         await self._stopping.wait()
         # asyncio makes an accepted connection some turns of the loop later. If the server is closed
@@ -299,6 +309,19 @@ def _checked_address(text: str) -> str:
             f"{text!r} is no address to listen on: give an IP address, as in 127.0.0.1 (this "
             "machine only) or 0.0.0.0 (every interface, as a container needs)"
         ) from None
+
+
+def _tls_context(certificate: str | os.PathLike[str]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(certificate)
+    except OSError as error:
+        raise LocalServerError(
+            f"{os.fspath(certificate)} cannot serve TLS ({error.strerror or error}): give a PEM "
+            "file with a private key and its certificate"
+        ) from error
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    return context
 
 
 def _bind(address: str, port: int) -> socket.socket:

@@ -20,8 +20,8 @@ from botocore.exceptions import ClientError
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.stream.address import CredentialSource
 from sparkinesis.stream.calls.direct.direct_client import DirectClient
+from tests.certificates import self_signed, serving_context
 from tests.integration.stream.direct.both import BODY, FINE, SERVICES, clients, outcome
-from tests.integration.stream.direct.certificates import self_signed, serving_context
 from tests.integration.stream.direct.raw_server import Behaviour, RawServer, http, serving
 
 PATIENCE = 20.0

@@ -19,8 +19,8 @@ import pytest
 from botocore.exceptions import InvalidConfigError
 
 from sparkinesis.stream.calls.operations import _InitialResponse
+from tests.certificates import self_signed, serving_context
 from tests.integration.stream.direct.both import FINE, clients, outcome
-from tests.integration.stream.direct.certificates import self_signed, serving_context
 from tests.integration.stream.direct.raw_server import RawServer, http, serving
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"

@@ -23,8 +23,8 @@ from sparkinesis.stream.calls.direct.direct_client import DirectClient, method_n
 from sparkinesis.stream.calls.direct.signed_request import LearnedRequest, Signers
 from sparkinesis.stream.calls.direct.usual import UsualSettings, usual_settings
 from sparkinesis.stream.calls.session import client_of, open_session
+from tests.certificates import self_signed, serving_context
 from tests.integration.stream.direct.both import FINE, clients, decode, outcome
-from tests.integration.stream.direct.certificates import self_signed, serving_context
 from tests.integration.stream.direct.raw_server import RawServer, http, serving
 
 pytestmark = pytest.mark.usefixtures("usual")
