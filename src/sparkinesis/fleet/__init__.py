@@ -2,7 +2,7 @@
 
 Read `fleet` first, the handle of the user, and `worker/supervision`, which decides. Here is what is
 Spark's: `spark_launcher` submits jobs, whose tasks run an `executor_worker`, and hears them through
-`channel`. `fleet_options` are the user's; `terminal_view` is the live view; `own_session` makes a
-Spark session where a command has none. `running` is what ``run`` of an application
-does with several workers, on executors or not.
+`channel`. `fleet_options` are the user's; `terminal_view` is the live view. `running` is what
+``run`` of an application does with several workers, on executors or not, and makes a Spark session
+where a command has none.
 """

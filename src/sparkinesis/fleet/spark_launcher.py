@@ -21,9 +21,8 @@ from sparkinesis.fleet.terminal_view import reads
 from sparkinesis.status import FleetState
 from sparkinesis.worker.reporting.failures import cut
 from sparkinesis.worker.supervision.control_messages import Hello, ToWorker
-from sparkinesis.worker.supervision.pickling import Destination, check_picklable
 from sparkinesis.worker.supervision.roster import Rules
-from sparkinesis.worker.supervision.supervised import Supervised
+from sparkinesis.worker.supervision.supervised import Destination, Supervised, check_picklable
 from sparkinesis.worker.supervision.supervisor import Launcher, Post, message_of
 from sparkinesis.worker.supervision.supervisor_state import SupervisorState
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 
+from sparkinesis.application import SupervisedApplication
 from sparkinesis.fleet.channel.channel_tls import WorkerCredentials
 from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.processors.processor import RecordProcessor
-from sparkinesis.worker.supervision.supervised_application import SupervisedApplication
 from tests.local_application import local_application
 
 

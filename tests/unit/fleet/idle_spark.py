@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from sparkinesis.application import Application
+from sparkinesis.application import Application, SupervisedApplication
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.fleet.fleet_options import FleetOptions
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import RecordProcessor
 from sparkinesis.worker.supervision.control_messages import Hello
-from sparkinesis.worker.supervision.supervised_application import SupervisedApplication
 from sparkinesis.worker.supervision.supervisor import message_of
 from tests.unit.fleet.wire import PATIENCE
 

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sparkinesis.application import Application
+from sparkinesis.application import Application, SupervisedApplication
 from sparkinesis.errors import FleetError
 from sparkinesis.fleet.channel.channel import accept_worker
 from sparkinesis.fleet.channel.control_server import ControlServer
@@ -42,7 +42,6 @@ from sparkinesis.worker.supervision.control_messages import (
     decode_for_supervisor,
 )
 from sparkinesis.worker.supervision.hosted_worker import MOST, longest
-from sparkinesis.worker.supervision.supervised_application import SupervisedApplication
 from tests.journal import Journal, Journaling
 from tests.pace import eventually
 from tests.streams import put

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import pytest
 from prometheus_client import CollectorRegistry
 
+from sparkinesis.application import SupervisedApplication
 from sparkinesis.errors import FleetError, OptionError, ProcessorError
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.fleet.fleet_options import FleetOptions
@@ -40,7 +41,6 @@ from sparkinesis.worker.supervision.control_messages import (
     Report,
 )
 from sparkinesis.worker.supervision.gathered_reports import GatheredReports
-from sparkinesis.worker.supervision.supervised_application import SupervisedApplication
 from sparkinesis.worker.supervision.supervisor import Supervisor
 from tests.pace import eventually
 from tests.tallies import counted

@@ -2,6 +2,6 @@
 
 `sparkinesis run`: `run` comes first, and starts again when a file changes; `loading` finds the
 application by its name, and shows what the user's code raised; `log_lines` is its log.
-`fleet/own_session` is its fleet on Spark. `init` writes a first application; `kclpy` runs the
+`fleet/running` is its fleet on Spark. `init` writes a first application; `kclpy` runs the
 program of a properties file.
 """

@@ -128,7 +128,7 @@ def run(
             count = int(processes) if processes.isdecimal() else processes
             run_in_processes(supervised, count, partial(set_up_logging, log, log_level))
         else:
-            from sparkinesis.fleet.own_session import run_fleet  # noqa: PLC0415
+            from sparkinesis.fleet.running import run_fleet  # noqa: PLC0415
 
             run_fleet(supervised, path.partition(":")[0], workers or 1, master, submit or [])
 

@@ -40,8 +40,7 @@ from sparkinesis.local.wire.answer import (
 )
 from sparkinesis.local.wire.dynamodb import Moto
 from sparkinesis.local.wire.other_services import OtherServices, SignedBy, signer
-from sparkinesis.local.wire.push import EVENT_STREAM, Push
-from sparkinesis.local.wire.waiting import result_of
+from sparkinesis.local.wire.push import EVENT_STREAM, Push, result_of
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

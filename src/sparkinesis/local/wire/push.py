@@ -1,13 +1,15 @@
-"""The response of SubscribeToShard on ASGI: event stream messages as a chunked body.
+"""The responses that wait for records, on ASGI: the result of a receive, and SubscribeToShard's.
 
-A message is a prelude (its own length and that of its headers, 4 bytes each, and their CRC32), the
-headers, the payload, and the CRC32 of everything before. Integers are big-endian. All headers here
-are strings. Source: https://smithy.io/2.0/aws/amazon-eventstream.html
+The body of SubscribeToShard's is event stream messages, chunked. A message is a prelude (its own
+length and that of its headers, 4 bytes each, and their CRC32), the headers, the payload, and the
+CRC32 of everything before. Integers are big-endian. All headers here are strings. Source:
+https://smithy.io/2.0/aws/amazon-eventstream.html
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import struct
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
@@ -16,8 +18,8 @@ from typing import Any
 from zlib_ng.zlib_ng import crc32
 
 from sparkinesis.local.encoding.codecs import Codec
-from sparkinesis.local.kinesis import LocalKinesis
-from sparkinesis.local.model.alarm import IdleUntil
+from sparkinesis.local.kinesis import CallResult, LocalKinesis, PendingCall
+from sparkinesis.local.model.alarm import Alarm, IdleUntil
 from sparkinesis.local.model.registered_consumer import (
     EVENT,
     End,
@@ -25,7 +27,62 @@ from sparkinesis.local.model.registered_consumer import (
     PushedEvent,
     ServedSubscription,
 )
-from sparkinesis.local.wire.waiting import Receive, Waiting
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class Waiting:
+    """What the sender of a response waits for. For one event loop, but for the alarm.
+
+    receive: of the request, whose body has been read.
+    """
+
+    def __init__(self, alarm: Alarm, receive: Receive) -> None:
+        loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._gone = loop.create_task(_disconnected(receive))
+        self._gone.add_done_callback(lambda _: self._woken.set())
+        alarm.wake = lambda: loop.call_soon_threadsafe(self._woken.set)
+
+    @property
+    def client_left(self) -> bool:
+        return self._gone.done()
+
+    def begin(self) -> None:
+        """Begin a turn: what rings from now on ends its wait."""
+        self._woken.clear()
+
+    async def wait(self, timeout_s: float | None) -> None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), timeout_s)
+
+    def end(self) -> None:
+        self._gone.cancel()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def result_of(
+    kinesis: LocalKinesis, call: PendingCall, receive: Receive
+) -> CallResult | None:
+    """Wait for the result of a call, by no thread; return None once its client has gone."""
+    assert call.poll is not None, "only a receive waits"
+    waiting = Waiting(call.poll.alarm, receive)
+    try:
+        while not waiting.client_left:
+            waiting.begin()
+            step = kinesis.resume(call)
+            if isinstance(step, CallResult):
+                return step
+            await waiting.wait(kinesis.timeout_s(step.until_ms))
+        return None
+    finally:
+        waiting.end()
+        kinesis.leave(call)
+
 
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 

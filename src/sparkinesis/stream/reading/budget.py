@@ -4,7 +4,7 @@ A shard accepts 5 GetRecords and 5 GetShardIterator calls a second and returns 2
 polling consumers together (Kinesis' quotas page). The planner and the readers of a query run in
 different processes and alternate on a shard, so each side has its own budget, and the sum is within
 the limit. A `BudgetState` holds the instant of the next call, for this process or for all readers
-of a machine (`sparkinesis.stream.reading.machine_budget`).
+of a machine (`source/reading/shard_reader.py`).
 """
 
 from __future__ import annotations

@@ -1,17 +1,28 @@
-"""The loop of a worker that starts, watches and reaps its shard consumers, and ends the worker."""
+"""The loop of a worker that starts, watches and reaps its shard consumers, and ends the worker.
+
+It reports the worker's progress: each minute, and at the end.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from msgspec.structs import replace
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.events import EventLoopBlocked, LeaseEnd, ShutdownOverdue
+from sparkinesis.events import (
+    EventLoopBlocked,
+    LeaseEnd,
+    Listener,
+    ShutdownOverdue,
+    WorkerEnded,
+    WorkerReport,
+)
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.moving.checkpoint_search import checkpoint_at
@@ -26,7 +37,6 @@ from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.reporting.failures import describe
 from sparkinesis.worker.reporting.log_context import LogPlace
-from sparkinesis.worker.reporting.minute_reports import REPORT_EVERY, WorkerProgress
 
 _log = logging.getLogger(__name__)
 
@@ -282,3 +292,63 @@ class ConsumerLoop(WorkerLoop):
                 _log.warning("Checking for other running workers failed: %s", error)
                 return False
         return stream not in self._read_by_others and self._wait_while_shutting_down(0.0)
+
+
+REPORT_EVERY = 60.0
+"""Seconds between two reports."""
+
+
+class WorkerProgress:
+    """Reports a worker's progress. For one thread."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        clock: Callable[[], float],
+        publish: Listener,
+        records_total: Callable[[], int],
+        standing_after: float = REPORT_EVERY,
+    ) -> None:
+        """``standing_after``: seconds after which a report names a shard that stands still."""
+        self._worker_id = worker_id
+        self._clock = clock
+        self._publish = publish
+        self._records_total = records_total
+        """Returns the number of user records processed since the worker's start."""
+        self._standing_after = standing_after
+        self._began = self._reported_at = clock()
+        self._reported = 0
+        """The number of records at the last report."""
+
+    def step(self, status: Callable[[], Sequence[ShardStatus]]) -> None:
+        """Report if a minute has passed. ``status``: returns the state of each shard."""
+        now = self._clock()
+        if now - self._reported_at < REPORT_EVERY:
+            return
+        shards = sorted(status(), key=lambda one: one.lease)
+        records = self._records_total()
+        known = {one.lease: lag for one in shards if (lag := one.millis_behind_latest) is not None}
+        furthest = max(known, key=known.__getitem__, default=None)
+        standing = [
+            (one.lease, one.standing_for)
+            for one in shards
+            if one.standing_for is not None and one.standing_for >= self._standing_after
+        ]
+        self._publish(
+            WorkerReport(
+                now - self._reported_at,
+                len(shards),
+                records - self._reported,
+                None if furthest is None else known[furthest],
+                furthest,
+                tuple(sorted(standing, key=lambda one: -one[1])),
+            )
+        )
+        self._reported_at, self._reported = now, records
+
+    def report_end(self, *, was_forced: bool, error: str | None) -> None:
+        """Report the end of the worker."""
+        seconds = self._clock() - self._began
+        self._publish(
+            WorkerEnded(self._worker_id, seconds, self._records_total(), was_forced, error)
+        )

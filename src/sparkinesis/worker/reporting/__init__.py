@@ -2,6 +2,6 @@
 
 `event_log` publishes each event once: to the log, to ``on_event`` and the counters.
 `shard_reporter` makes the events of a shard and measures it, `failures` counts errors. `gauges`
-feed the metrics, `cloudwatch` sends some; `health` answers for the worker, `minute_reports` are
-lines in the log, whose place `log_context` names.
+feed the metrics, `cloudwatch` sends some; `health` answers for the worker. `log_context` names the
+place of a line in the log.
 """

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sparkinesis.events import Event, WorkerEnded, WorkerReport
 from sparkinesis.status import ShardState, ShardStatus
-from sparkinesis.worker.reporting.minute_reports import WorkerProgress
+from sparkinesis.worker.lifecycle.consumer_loop import WorkerProgress
 
 
 def lags(

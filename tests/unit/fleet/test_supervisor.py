@@ -18,7 +18,7 @@ from sparkinesis.metrics.health import liveness, signs
 from sparkinesis.metrics.tally import DEPARTED, GatheredSeries, Series
 from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
 from sparkinesis.worker.supervision.control_messages import Ended, Report
-from sparkinesis.worker.supervision.served import gauges_of, why_not_live, why_not_ready
+from sparkinesis.worker.supervision.supervisor import gauges_of, why_not_live, why_not_ready
 from tests.answering import get
 from tests.pace import eventually
 from tests.unit.fleet.idle_spark import IdleSpark, hello, make, tell
