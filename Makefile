@@ -4,11 +4,11 @@ BIN := .venv/bin
 SETUP := .venv/.installed
 CLASSES := .venv/spark-classes.jsa
 BYTECODE := .venv/.pyspark-compiled
+COLLECTED := .venv/.tests-compiled
 LAKES := .venv/lakes/.installed
 DELTA := 4.4.0
 UV := .venv/bin/uv
 KCLPY := .venv/sdists/amazon_kclpy-3.2.0.tar.gz
-DOCS := .venv/.docs-installed
 ARGS ?=
 STREAM_PREFIX ?=
 SECONDS ?= 60
@@ -23,7 +23,7 @@ unit := $(filter-out $(integration) $(spark) tests/__pycache__,$(patsubst %/,%,$
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help docs demo active-users mutate test test-all test-more test-long test-page test-lakes test-prometheus compat release-check check simulate spec soak interop interop-emulators interop-queues check-aws lint bench bench-peers format lock clean
+.PHONY: help docs demo active-users mutate setup test test-all test-more test-long test-page test-lakes test-prometheus compat release-check check simulate spec soak interop interop-emulators interop-queues check-aws lint bench bench-peers format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,15 +35,17 @@ active-users: $(SETUP) $(BYTECODE) ## Run the example of who is active now (ARGS
 	@$(BIN)/python -m examples.active_users $(ARGS)
 
 # They start many Pythons, so the bytecode is kept, even if the shell forbids it.
-demo active-users test test-all test-more test-long test-lakes: export PYTHONDONTWRITEBYTECODE =
+demo active-users test test-all test-more test-long test-lakes $(COLLECTED): export PYTHONDONTWRITEBYTECODE =
 
-test: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run the tests that hold each property once, in minutes
+setup: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) $(COLLECTED) ## Set up what CI needs, in parallel with -j; each target also does it for itself
+
+test: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) $(COLLECTED) ## Run the tests that hold each property once, in minutes
 	$(PYTEST) $($(PART)) $(ARGS)
 
-test-all: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run `make test` and `make test-more` in one go, as CI does (PART=unit)
+test-all: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) $(COLLECTED) ## Run `make test` and `make test-more` in one go, as CI does (PART=unit)
 	EXAMPLES=all $(PYTEST) -m 'not long' $($(PART)) $(ARGS)
 
-test-more: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run what `make test` leaves out, and all drawn examples
+test-more: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) $(COLLECTED) ## Run what `make test` leaves out, and all drawn examples
 	EXAMPLES=all $(PYTEST) -m '(more or drawn) and not long' $(ARGS)
 
 test-long: $(SETUP) $(KCLPY) $(CLASSES) $(BYTECODE) ## Run the long forms: twenty kills, hours of virtual time, ...
@@ -67,7 +69,7 @@ compat: $(UV) ## Run the core of the tests on old and new Sparks, Pythons and li
 release-check: $(UV) ## Build, inspect, install and try what would be published (ARGS="--only wheel")
 	@$(BIN)/python -m tests.release $(ARGS)
 
-docs: $(DOCS) ## Build the documentation site into build/site, and check it (ARGS=--once)
+docs: $(SETUP) ## Build the documentation site into build/site, and check it (ARGS=--once)
 	@$(BIN)/python -m tests.documentation $(ARGS)
 
 check: $(SETUP) ## Check FILE=src/sparkinesis/lease/rules/taker.py: its nearest tests, ruff and mypy
@@ -132,10 +134,6 @@ $(SETUP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-$(DOCS): $(SETUP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
-	@touch $@
-
 # Its sample application is tested; a wheel cannot be built of it without a Maven repository.
 $(KCLPY): $(SETUP)
 	@$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps \
@@ -161,6 +159,11 @@ $(CLASSES): $(SETUP)
 # What Spark's Python processes import, so that they start faster.
 $(BYTECODE): $(SETUP)
 	@env -u SPARK_HOME $(BIN)/sparkinesis compile-pyspark >/dev/null
+	@touch $@
+
+# What the processes that run the tests import: they start together, and each would compile all of it.
+$(COLLECTED): $(SETUP)
+	@$(BIN)/python -m pytest -n 0 --quiet --collect-only >/dev/null
 	@touch $@
 
 # For every supported Python at once.

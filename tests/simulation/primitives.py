@@ -9,6 +9,7 @@ seed decides.
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import importlib
 import queue
 from collections import deque
@@ -371,17 +372,18 @@ class Threading:
         return id(self._scheduler.current)
 
 
-def _modules() -> list[tuple[ModuleType, str]]:
-    """The modules of the package that use threads, and the names in them to replace."""
+@functools.cache
+def _replaced() -> list[tuple[ModuleType, str]]:
+    """The modules of the package that use threads, and the names in them to replace.
+
+    Found once a world is played: the whole package is read and imported for it.
+    """
     found = []
     for use in reach.uses():
         if use.is_replaced:
             name = use.module.removesuffix(".py").replace("/", ".")
             found.append((importlib.import_module(f"sparkinesis.{name}"), use.name))
     return found
-
-
-REPLACED = _modules()
 
 
 @contextmanager
@@ -397,6 +399,6 @@ def installed(scheduler: Scheduler) -> Iterator[None]:
         ),
     }
     with ExitStack() as stack:
-        for module, name in REPLACED:
+        for module, name in _replaced():
             stack.enter_context(mock.patch.object(module, name, replacements[name]))
         yield

@@ -7,6 +7,7 @@ import json
 import random
 import tracemalloc
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -32,11 +33,11 @@ def kpl(size: int) -> list[bytes]:
 
 
 KINDS = {
-    "10 B": plain(10),
-    "200 B": plain(200),
-    "10 KB": plain(10_000),
-    "KPL, 20 B": kpl(20),
-    "KPL, 500 B": kpl(500),
+    "10 B": partial(plain, 10),
+    "200 B": partial(plain, 200),
+    "10 KB": partial(plain, 10_000),
+    "KPL, 20 B": partial(kpl, 20),
+    "KPL, 500 B": partial(kpl, 500),
 }
 
 
@@ -84,7 +85,7 @@ def memory_of(page: Page) -> int:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_page_takes_what_it_is_said_to_take(kind: str) -> None:
-    answer = body(KINDS[kind])
+    answer = body(KINDS[kind]())
     page, size = allocated(lambda: decode_page(answer))
     estimate = estimates.page_memory(Fetched(page, data_size(len(answer), page), 0))
     assert 0.9 * size <= estimate <= 1.2 * size
@@ -93,7 +94,7 @@ def test_a_page_takes_what_it_is_said_to_take(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("key", ["k", "k" * 200])
 def test_a_batch_takes_what_it_is_said_to_take_with_its_objects(kind: str, key: str) -> None:
-    answer = body(KINDS[kind], key)
+    answer = body(KINDS[kind](), key)
     page, packed = allocated(lambda: decode_page(answer))
     batch = batch_of(page)
     _, objects = allocated(lambda: batch.records)
@@ -114,7 +115,7 @@ def test_a_batch_with_long_keys_takes_what_it_is_said_to_take() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_page_takes_as_a_batch_is_known_before_or_thought_larger(kind: str) -> None:
-    page = fetched(KINDS[kind])
+    page = fetched(KINDS[kind]())
     memory = memory_of(page.page)
     estimate = estimates.estimate_batch_memory(page, estimates.FIRST_EXPANSION)
     assert (
@@ -126,14 +127,14 @@ def test_what_a_page_takes_as_a_batch_is_known_before_or_thought_larger(kind: st
 
 @pytest.mark.parametrize("kind", ["KPL, 20 B", "KPL, 500 B"])
 def test_aggregates_take_what_those_before_took(kind: str) -> None:
-    page = fetched([*KINDS[kind], *KINDS["200 B"][:50]])
+    page = fetched([*KINDS[kind](), *KINDS["200 B"]()[:50]])
     memory = memory_of(page.page)
     expansion = estimates.measure_expansion(page.page.records, memory)
     assert estimates.estimate_batch_memory(page, expansion) == pytest.approx(memory, rel=0.05)
 
 
 def test_so_many_records_as_fit_and_one_in_any_case() -> None:
-    page = fetched(KINDS["200 B"])
+    page = fetched(KINDS["200 B"]())
     records = page.page.records
     each = estimates.page_memory(page) / len(records)
     assert estimates.records_within(page, round(each * 10.5)) == 10
