@@ -7,6 +7,7 @@ parsed as the command line, make and the examples parse them, and nothing is sta
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import re
 import shlex
@@ -151,8 +152,11 @@ def _check_command(words: list[str]) -> None:
         assert program in OTHERS | {"export"}
 
 
+_COMMAND = functools.cache(typer.main.get_command)
+
+
 def _check_sparkinesis(arguments: list[str]) -> None:
-    group = typer.main.get_command(app)
+    group = _COMMAND(app)
     if arguments[0].startswith("--"):
         assert arguments[0] in {name for param in group.params for name in param.opts}
         return

@@ -82,11 +82,18 @@ def server() -> Iterator[LocalServer]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    assert call("init", str(folder), "--stream", "flights").returncode == 0
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The files that the examples name."""
     monkeypatch.chdir(tmp_path)
-    assert call("init", ".", "--stream", "flights").returncode == 0
+    shutil.copytree(project, tmp_path, dirs_exist_ok=True)
     (tmp_path / "dead-letters").mkdir()
     (tmp_path / "flights.jsonl").write_text('{"id": 1}\n{"id": 2}\n')
     (tmp_path / "sample.properties").write_text("executableName = sample.py\n")

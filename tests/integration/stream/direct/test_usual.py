@@ -163,7 +163,10 @@ def settings(
 @pytest.mark.parametrize("service", REQUESTS)
 def test_each_request_is_botocores(service: str, endpoint: str | None) -> None:
     known = 0
-    for partition, region in regions():
+    places = regions()
+    if endpoint is not None:  # the region only has a place in the signature: one of each partition
+        places = list({partition: (partition, region) for partition, region in places}.values())
+    for partition, region in places:
         own = settings(service, region, endpoint)
         if own is None:
             continue
@@ -179,7 +182,7 @@ def test_each_request_is_botocores(service: str, endpoint: str | None) -> None:
             if found is not None:
                 known += 1
                 assert without_features(found) == without_features(prepared(operation, request))
-    assert known > 30 * len(REQUESTS[service])
+    assert known > (30 if endpoint is None else 3) * len(REQUESTS[service])
 
 
 @pytest.mark.parametrize(
