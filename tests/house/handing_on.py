@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tests.house.modules import Module, attributes, is_docstring
 from tests.house.public import PAGES
@@ -26,7 +26,7 @@ def handing_on(modules: Sequence[Module]) -> tuple[list[str], list[str]]:
     """
     classes = _Classes(modules)
     values = {module.name: _values(module.tree) for module in modules}
-    public = classes.with_bases({name for module in modules for name in _public(module)})
+    public = classes.with_bases({name for module in modules for name in public_names(module)})
     found: tuple[list[str], list[str]] = ([], [])
     for module in modules:
         for owner, function in _functions(module.tree):
@@ -36,7 +36,7 @@ def handing_on(modules: Sequence[Module]) -> tuple[list[str], list[str]]:
             is_demanded = name.startswith("__") or bool(kinds - _KINDS)
             if owner is None:
                 used = set[str]().union(*(values[one] for one in (module.name, *module.importers)))
-                is_demanded |= name in public | used
+                is_demanded |= name in public | used or _is_found_by_name(name, module, values)
             else:
                 is_demanded |= owner.name in public and not name.startswith("_")
                 is_demanded |= f"self.{name}" in values[module.name] and "property" not in kinds
@@ -115,7 +115,7 @@ def _functions(tree: ast.Module) -> Iterator[tuple[ast.ClassDef | None, Function
                 yield owner if isinstance(owner, ast.ClassDef) else None, node
 
 
-def _public(module: Module) -> Iterator[str]:
+def public_names(module: Module) -> Iterator[str]:
     """Yield the names that a module gives to users."""
     for node in module.tree.body:
         if isinstance(node, ast.Assign) and _dotted(node.targets[0]) == "__all__":
@@ -125,6 +125,12 @@ def _public(module: Module) -> Iterator[str]:
             module.name in PAGES or any(one.startswith("public") for one in _decorators(node))
         ):
             yield node.name
+
+
+def _is_found_by_name(name: str, module: Module, values: Mapping[str, set[str]]) -> bool:
+    """Return True if an importer looks through a module, as a value, by ``inspect``."""
+    whole = (values[one] for one in module.importers if "inspect" in values[one])
+    return not name.startswith("_") and any(module.path.stem in names for names in whole)
 
 
 def _decorators(node: ast.ClassDef | Function) -> set[str]:

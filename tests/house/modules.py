@@ -102,6 +102,13 @@ def attributes(node: ast.ClassDef) -> set[str]:
     return found
 
 
+def is_frozen(node: ast.ClassDef) -> bool:
+    """Return True for a frozen dataclass or struct: an instance stays as it was made."""
+    makers = (*node.decorator_list, node)
+    given = (one for maker in makers for one in getattr(maker, "keywords", ()))
+    return any(one.arg == "frozen" and ast.unparse(one.value) == "True" for one in given)
+
+
 def is_docstring(node: ast.Expr) -> bool:
     return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 

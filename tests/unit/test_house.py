@@ -40,7 +40,8 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_what_is_counted(checkout: Path) -> None:
     found = {one.name: one for one in figures(checkout)}
-    few, alone = "under 40 lines of code, __init__ aside", "with one importer and under 100 lines"
+    few = "under 40 lines of code, __init__ and public modules aside"
+    alone = "with one importer and under 100 lines"
     (one_importer,) = (one for name, one in found.items() if name.startswith(alone))
     assert {name: one.value for name, one in found.items()} == {
         "modules in src": 5,
@@ -49,7 +50,7 @@ def test_what_is_counted(checkout: Path) -> None:
         "above 400 lines": 1,
         "names of public classes that stand for two or more": 1,
         "names of modules that stand twice": 1,
-        "classes with more than 12 attributes, options aside": 1,
+        "classes with more than 12 attributes, options and fixed values aside": 1,
         "attributes of the largest class": 13,
         "functions that only hand on": 0,
         "functions that hand on, as Python, a protocol or the public API demands": 0,
@@ -63,6 +64,62 @@ def test_what_is_counted(checkout: Path) -> None:
     }
     assert found[few].names == ["p.inner.row", "p.row", "p.wide"]
     assert one_importer.names == ["p.row"], "p.wide has two, p.long is long, p.inner.row has none"
+
+
+FIELDS = "\n".join(f"    a{n}: int" for n in range(13))
+
+
+@pytest.mark.parametrize(
+    ("head", "is_left_aside"),
+    [
+        ("class Size:", False),
+        ("class SizeOptions:", True),
+        ("@public\nclass Size:", False),
+        ("@dataclass(frozen=True)\nclass Size:", False),
+        ("@public\n@dataclass(frozen=True)\nclass Size:", True),
+        ("@public\n@dataclass(frozen=False)\nclass Size:", False),
+        ("@public\nclass Size(msgspec.Struct, frozen=True):", True),
+        ("class Lease(msgspec.Struct, frozen=True):", True),
+        ("class Lease:", False),
+    ],
+)
+def test_a_class_whose_fields_others_have_fixed_is_no_large_one(
+    checkout: Path, head: str, *, is_left_aside: bool
+) -> None:
+    (checkout / "src/p/wide.py").write_text(f"{head}\n{FIELDS}\n")
+    (large,) = (one for one in figures(checkout) if one.name.startswith("classes with more"))
+    assert large.value == (not is_left_aside)
+
+
+def test_a_module_that_users_import_stands_by_itself(checkout: Path) -> None:
+    def small() -> list[float]:
+        starts = ("under 40", "with one importer")
+        return [one.value for one in figures(checkout) if one.name.startswith(starts)]
+
+    (checkout / "src/sparkinesis").mkdir()
+    (checkout / "src/p/wide.py").write_text("import sparkinesis.sinks, sparkinesis.sites\n")
+    before = small()
+    (checkout / "src/sparkinesis/sinks.py").write_text("x = 1\n")
+    assert small() == before
+    (checkout / "src/sparkinesis/sites.py").write_text("x = 1\n")
+    assert small() == [one + 1 for one in before]
+
+
+@pytest.mark.parametrize(
+    ("importer", "name", "is_demanded"),
+    [
+        ("import inspect, p\nfound = [inspect.getmembers(one) for one in (p,)]", "f", True),
+        ("import inspect, p\nfound = [inspect.getmembers(one) for one in (p,)]", "_f", False),
+        ("import inspect, p\nfound = [inspect.getmembers(one) for one in (q,)]", "f", False),
+        ("import p\nfound = [read(one) for one in (p,)]", "f", False),
+    ],
+)
+def test_a_function_that_is_found_by_its_name_is_demanded(
+    importer: str, name: str, *, is_demanded: bool
+) -> None:
+    module = Module("p", Path("p.py"), f"def {name}(a): g(a)", {"all"})
+    needless, _ = handing_on([module, Module("all", Path("all.py"), importer)])
+    assert (not needless) == is_demanded
 
 
 def test_attributes_are_fields_and_what_methods_assign() -> None:

@@ -185,15 +185,11 @@ def _changes(expression: str) -> list[_Change]:
 
 def _change(keyword: str, piece: str) -> _Change:
     if keyword == "REMOVE":
-        return lambda row, _: _remove(row, piece)
+        return lambda row, _: row.pop(piece, None)
     name, value = piece.split(" = " if keyword == "SET" else " ")
     if keyword == "SET":
         return lambda row, values: row.update({name: values[value]})
     return lambda row, values: row.update({name: _sum(row.get(name), values[value])})
-
-
-def _remove(row: dict[str, Any], name: str) -> None:
-    row.pop(name, None)
 
 
 def _sum(old: Mapping[str, str] | None, added: Mapping[str, str]) -> Mapping[str, str]:

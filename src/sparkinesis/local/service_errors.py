@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 
 class KinesisError(Exception):
     """An error response: its `code` (`__type` on the wire), message and HTTP status."""
@@ -11,6 +13,12 @@ class KinesisError(Exception):
         self.code = code
         self.message = message
         self.status = status
+
+
+invalid_argument = partial(KinesisError, "InvalidArgumentException")
+limit_exceeded = partial(KinesisError, "LimitExceededException")
+serialization = partial(KinesisError, "SerializationException")
+throttled = partial(KinesisError, "ThrottlingException")
 
 
 class ConnectionDroppedError(Exception):
@@ -66,28 +74,12 @@ def queue_not_active(
     return KinesisError(code, message)
 
 
-def invalid_argument(message: str) -> KinesisError:
-    return KinesisError("InvalidArgumentException", message)
-
-
 def validation(*problems: str) -> KinesisError:
     """A ValidationException for these problems, each as `validation.violation` returns it."""
     noun = "error" if len(problems) == 1 else "errors"
     return KinesisError(
         "ValidationException", f"{len(problems)} validation {noun} detected: {'; '.join(problems)}"
     )
-
-
-def serialization(message: str) -> KinesisError:
-    return KinesisError("SerializationException", message)
-
-
-def limit_exceeded(message: str) -> KinesisError:
-    return KinesisError("LimitExceededException", message)
-
-
-def throttled(message: str) -> KinesisError:
-    return KinesisError("ThrottlingException", message)
 
 
 def shard_throttled(shard: str, stream: str, account: str) -> KinesisError:

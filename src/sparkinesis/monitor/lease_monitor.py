@@ -80,7 +80,8 @@ class LeaseMonitor:
             self._lags = self._lag_watch.known(timeout)
         finally:
             quiet = max(QUIET, 3 * self._pause)
-            self.snapshot = ApplicationSnapshot.of(self._watched, self._lags, self._wanted, quiet)
+            wanted = self._streams.wanted(self._watched.streams)
+            self.snapshot = ApplicationSnapshot.of(self._watched, self._lags, wanted, quiet)
         return has_scanned
 
     def _scan_table(self) -> bool:
@@ -98,12 +99,9 @@ class LeaseMonitor:
             self._due = began + self._pause
         self.trouble = None
         self._watched = self._watched.after_scan(scan.leases, began, scan.broken)
-        self._lag_watch.ask_for(self._watched.of(self._wanted).leases)
+        wanted = self._streams.wanted(self._watched.streams)
+        self._lag_watch.ask_for(self._watched.of(wanted).leases)
         return True
-
-    @property
-    def _wanted(self) -> frozenset[StreamIdentifier]:
-        return self._streams.wanted(self._watched.streams)
 
     @property
     def only_stream(self) -> str | None:

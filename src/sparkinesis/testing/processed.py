@@ -215,7 +215,7 @@ class WatchedCalls(UserCalls):
 
     def call(self, method: Callable[..., object], *given: object) -> None:
         if given and isinstance(given[0], ProcessorShard):
-            self._shards[id(_owner(method))] = given[0]
+            self._shards[_owner(method)] = given[0]
         batch = given[0] if given and isinstance(given[0], RecordBatch) else None
         records = [] if batch is None else list(batch.records)
         may_begin, is_last = self._decide(len(records))
@@ -269,10 +269,11 @@ class WatchedCalls(UserCalls):
         self._stop_writes()
 
     def _end(self, method: Callable[..., object], records: list[UserRecord]) -> None:
-        shard = self._shards[id(_owner(method))]
+        shard = self._shards[_owner(method)]
         with self._progress.changed:
             self._progress.end_call(shard, records, counts=not self.is_abandoned)
 
 
-def _owner(method: Callable[..., object]) -> object:
-    return getattr(method, "__self__", None)
+def _owner(method: Callable[..., object]) -> int:
+    """Return the id of the processor that has a method."""
+    return id(getattr(method, "__self__", None))

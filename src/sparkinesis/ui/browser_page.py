@@ -126,7 +126,8 @@ class _ShardMap:
         )
         self.stream.on_change("value", self._choose)
         self._source = ColumnDataSource(
-            page_columns.map_columns(snapshot, self._chosen(snapshot)), name="map"
+            page_columns.map_columns(snapshot, snapshot.stream_names.get(self.stream.value)),
+            name="map",
         )
         self._set_range: tuple[float, float] | None = None
         """The range that `draw` has set last; None: it has to set one."""
@@ -147,7 +148,7 @@ class _ShardMap:
 
     def keep_listed(self, snapshot: PageSnapshot) -> None:
         """Have the shards of the chosen stream listed."""
-        self._watcher.show_map_of(self._chosen(snapshot))
+        self._watcher.show_map_of(snapshot.stream_names.get(self.stream.value))
 
     def offer_streams(self, snapshot: PageSnapshot) -> None:
         """Offer the streams of a snapshot; the first one, if the chosen one is gone."""
@@ -159,7 +160,7 @@ class _ShardMap:
 
     def draw(self, snapshot: PageSnapshot) -> None:
         self.keep_listed(snapshot)
-        found = page_columns.map_columns(snapshot, self._chosen(snapshot))
+        found = page_columns.map_columns(snapshot, snapshot.stream_names.get(self.stream.value))
         _set(self._source, found)
         x_range = self.plot.x_range
         if self._set_range in (None, (x_range.start, x_range.end)):  # else a user has zoomed
@@ -169,9 +170,6 @@ class _ShardMap:
     def _choose(self, attr: str, old: str, new: str) -> None:  # noqa: ARG002 - as Bokeh calls it
         self._set_range = None
         self.draw(self._watcher.snapshot)
-
-    def _chosen(self, snapshot: PageSnapshot) -> Any:
-        return snapshot.stream_names.get(self.stream.value)
 
 
 class _Tables:
@@ -239,17 +237,18 @@ def _height_for(rows: int, most: int) -> int:
     return 34 + _ROW * min(max(rows, 1), most)
 
 
-def _cell(template: str) -> HTMLTemplateFormatter:
-    return HTMLTemplateFormatter(template=template)
-
-
 def _number(text: str) -> HTMLTemplateFormatter:
-    return _cell(f'<div class="number"><%- {text} %></div>')
+    return HTMLTemplateFormatter(template=f'<div class="number"><%- {text} %></div>')
 
 
 def _columns(*given: tuple[str, str, int, HTMLTemplateFormatter | None]) -> list[TableColumn]:
     return [
-        TableColumn(field=field, title=title, width=width, formatter=form or _cell("<%- value %>"))
+        TableColumn(
+            field=field,
+            title=title,
+            width=width,
+            formatter=form or HTMLTemplateFormatter(template="<%- value %>"),
+        )
         for field, title, width, form in given
     ]
 
@@ -276,9 +275,9 @@ def _worker_table(source: ColumnDataSource, style: InlineStyleSheet) -> DataTabl
     share = '<div class="bar"><i style="width:<%= +value * 0.56 %>px"></i><%- value %> %</div>'
     name = '<i class="dot" style="background:<%- colour %>"></i><%- value %>'
     given = _columns(
-        ("worker", "worker", 260, _cell(name)),
+        ("worker", "worker", 260, HTMLTemplateFormatter(template=name)),
         ("shards", "shards", 70, _number("value")),
-        ("share", "share", 160, _cell(share)),
+        ("share", "share", 160, HTMLTemplateFormatter(template=share)),
         ("behind_ms", "behind", 80, _number("behind")),
         ("kbps", "KB/s", 80, _number("kbps_text")),
         ("records", "records/s", 90, _number("records_text")),
@@ -310,11 +309,11 @@ def _shard_table(
         ("stream", "stream", 120, None),
         ("shard", "shard", 170, None),
         ("owner", "owner", 200, None),
-        ("state", "state", 110, _cell(_STATE)),
-        ("behind_ms", "behind", 80, _cell(_LAG)),
+        ("state", "state", 110, HTMLTemplateFormatter(template=_STATE)),
+        ("behind_ms", "behind", 80, HTMLTemplateFormatter(template=_LAG)),
         ("kbps", "KB/s", 80, _number("kbps_text")),
         ("records", "records/s", 80, _number("records_text")),
-        ("checkpoint", "checkpoint", 190, _cell(_CHECKPOINT)),
+        ("checkpoint", "checkpoint", 190, HTMLTemplateFormatter(template=_CHECKPOINT)),
         ("parents", "from", 70, None),
         ("children", "into", 70, None),
         ("note", "", 200, None),

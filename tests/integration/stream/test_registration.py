@@ -23,7 +23,7 @@ from sparkinesis.stream.fan_out.registered_consumers import (
     RETRY,
     ConsumerFinder,
     deregister_consumer,
-    describe_consumer_arn,
+    describe_consumer,
     list_consumers,
     register_consumer,
 )
@@ -65,7 +65,7 @@ def test_a_new_consumer_is_registered_and_waited_for(
     server.kinesis.consumer_delay_ms = 30_000
     arn = register("c")
     assert clock() >= START_MS + 30_000
-    consumer = describe_consumer_arn(client, arn)
+    consumer = describe_consumer(client, ConsumerARN=arn)
     assert consumer is not None
     assert (consumer.name, consumer.arn, consumer.status) == ("c", arn, "ACTIVE")
     assert server.kinesis.calls.count("RegisterStreamConsumer") == 1
@@ -79,7 +79,7 @@ def test_a_consumer_that_another_worker_has_just_asked_for(
     server.kinesis.calls.clear()
     arn = register()
     assert server.kinesis.calls.count("RegisterStreamConsumer") == 0
-    assert describe_consumer_arn(client, arn) is not None
+    assert describe_consumer(client, ConsumerARN=arn) is not None
 
 
 def test_a_consumer_that_is_being_deleted_is_registered_anew(
@@ -92,7 +92,7 @@ def test_a_consumer_that_is_being_deleted_is_registered_anew(
     second = register()
     assert second != first
     assert clock() >= START_MS + 60_000
-    assert describe_consumer_arn(client, first) is None
+    assert describe_consumer(client, ConsumerARN=first) is None
 
 
 def test_a_race_gives_all_workers_one_consumer(server: LocalServer, register: Register) -> None:

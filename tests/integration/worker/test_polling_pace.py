@@ -15,7 +15,7 @@ from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import FetchRequest
-from sparkinesis.worker.retrieval.memory import MemoryBudget
+from sparkinesis.worker.retrieval.memory import Account, MemoryBudget
 from sparkinesis.worker.retrieval.memory_estimates import WHOLE_PAGE
 from sparkinesis.worker.retrieval.polling import PolledShard, Polling
 from sparkinesis.worker.retrieval.step_pool import StepPool
@@ -58,7 +58,7 @@ class Reader:
         self._server.__exit__(None, None, None)
 
     def shard(self) -> PolledShard:
-        memory, pool = MemoryBudget(2**30).account(), StepPool("test")
+        memory, pool = Account(MemoryBudget(2**30)), StepPool("test")
         return self._polling.source(
             FetchRequest(
                 SHARD,

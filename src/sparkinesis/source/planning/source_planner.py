@@ -159,7 +159,9 @@ class QueryConsumers:
                 if stream in self._arns:
                     deregister_consumer(client, self._arns[stream])
                 # The ARN is not known yet if the query stops while the consumer is created.
-                elif consumer := describe_consumer(client, name, client.stream_arn()):
+                elif consumer := describe_consumer(
+                    client, StreamARN=client.stream_arn(), ConsumerName=name
+                ):
                     deregister_consumer(client, consumer.arn)
             except SparkinesisError as error:
                 _log.warning(

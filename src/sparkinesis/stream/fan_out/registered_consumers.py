@@ -38,16 +38,22 @@ class RegisteredConsumer(msgspec.Struct, frozen=True):
         return self.status == "ACTIVE"
 
 
-def describe_consumer(
-    client: StreamClient, name: str, stream_arn: str
-) -> RegisteredConsumer | None:
-    """Return the stream's consumer of that name (DescribeStreamConsumer), or None."""
-    return _describe(client, StreamARN=stream_arn, ConsumerName=name)
+def describe_consumer(client: StreamClient, **which: str) -> RegisteredConsumer | None:
+    """Return a consumer (DescribeStreamConsumer); None if it is not registered.
 
+    which: its ``ConsumerARN``, or the ``StreamARN`` and its ``ConsumerName``.
+    """
 
-def describe_consumer_arn(client: StreamClient, consumer_arn: str) -> RegisteredConsumer | None:
-    """Return the consumer with that ARN (DescribeStreamConsumer); None if it is not registered."""
-    return _describe(client, ConsumerARN=consumer_arn)
+    def describe(boto_client: Any) -> RegisteredConsumer | None:
+        try:
+            answer = boto_client.describe_stream_consumer(**which)
+        except ClientError as error:
+            if error_code(error) != "ResourceNotFoundException":
+                raise
+            return None
+        return _consumer(answer["ConsumerDescription"])
+
+    return client.call("DescribeStreamConsumer", describe)
 
 
 def list_consumers(client: StreamClient, stream_arn: str) -> list[RegisteredConsumer]:
@@ -121,20 +127,7 @@ class ConsumerFinder:
 
     def _find(self, consumer_arn: str) -> RegisteredConsumer | None:
         self._client.describe()  # raises if the stream does not exist
-        return describe_consumer_arn(self._client, consumer_arn)
-
-
-def _describe(client: StreamClient, **which: str) -> RegisteredConsumer | None:
-    def describe(boto_client: Any) -> RegisteredConsumer | None:
-        try:
-            answer = boto_client.describe_stream_consumer(**which)
-        except ClientError as error:
-            if error_code(error) != "ResourceNotFoundException":
-                raise
-            return None
-        return _consumer(answer["ConsumerDescription"])
-
-    return client.call("DescribeStreamConsumer", describe)
+        return describe_consumer(self._client, ConsumerARN=consumer_arn)
 
 
 def _consumer(answer: Mapping[str, Any]) -> RegisteredConsumer:
@@ -173,7 +166,8 @@ def register_consumer(
     attempt = 0
     while True:
         pace("DescribeStreamConsumer")
-        consumer, said = describe_consumer(client, name, stream_arn), ""
+        consumer = describe_consumer(client, StreamARN=stream_arn, ConsumerName=name)
+        said = ""
         if consumer is None:
             pace("RegisterStreamConsumer")
             consumer, said = _register(client, name, stream_arn, is_first=attempt == 0)

@@ -146,10 +146,6 @@ class MemoryBudget:
         """The most bytes that all accounts held at one time."""
         self._waiting: list[Hold] = []
 
-    def account(self) -> Account:
-        """Return a new account, which holds nothing."""
-        return Account(self)
-
     # --- within the lock
 
     def _count_accounts(self, accounts: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -111,13 +112,9 @@ class Disconnected(msgspec.Struct, frozen=True):
 
 
 _M = TypeVar("_M")
-_encoder = msgspec.msgpack.Encoder()
+encode: Callable[[ToSupervisor | ToWorker], bytes] = msgspec.msgpack.Encoder().encode
 _to_supervisor: msgspec.msgpack.Decoder[ToSupervisor] = msgspec.msgpack.Decoder(ToSupervisor)
 _to_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
-
-
-def encode(message: ToSupervisor | ToWorker) -> bytes:
-    return _encoder.encode(message)
 
 
 def decode_for_supervisor(data: bytes) -> ToSupervisor:

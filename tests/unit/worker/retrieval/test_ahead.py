@@ -97,7 +97,7 @@ class Reader:
             "shardId-000000000000",
             start,
             inclusive=False,
-            memory=memory or MemoryBudget(2**30).account(),
+            memory=memory or Account(MemoryBudget(2**30)),
             taker=cast(Any, Taker(on_page or self._announced.release)),
             pool=StepPool("test"),
             announce_silence=announce_silence,
@@ -295,7 +295,7 @@ class Divisible(Script):
 def crowded(mib: int = 64) -> tuple[MemoryBudget, Hold]:
     """A budget that others have used up; the second is what they hold."""
     budget = MemoryBudget(mib * MIB)
-    others = budget.account().ask(1)
+    others = Account(budget).ask(1)
     others.force(mib * MIB)
     return budget, others
 
@@ -305,15 +305,15 @@ def test_a_page_is_asked_for_that_fits_into_the_memory_that_is_left() -> None:
     budget, others = crowded()
     cursor = Divisible(1_000)
     source = PolledShard(cast(Any, cursor), max_records=10_000, idle_time=0.0, clock=lambda: 0.0)
-    hold = budget.account().ask(source.wanted)
+    hold = Account(budget).ask(source.wanted)
     assert source.fetch(hold.size) is not None
     hold.release()
-    room = budget.account().ask(source.wanted).size
+    room = Account(budget).ask(source.wanted).size
     assert room == budget.floor == MIB
     assert source.fetch(room) is not None
     assert cursor.limits == [1, MIB // response_memory(1_000, 1)]
     others.release()
-    assert source.fetch(budget.account().ask(source.wanted).size) is not None
+    assert source.fetch(Account(budget).ask(source.wanted).size) is not None
     assert cursor.limits[2] > 20 * cursor.limits[1]
 
 
@@ -333,7 +333,7 @@ def test_at_the_tip_no_more_memory_is_asked_for_than_a_shard_takes_until_then() 
 def test_fetching_waits_for_memory_and_goes_on_as_it_becomes_free(read: Read) -> None:
     budget, others = crowded()
     cursor = Divisible(1_000)
-    reader = read(cursor, memory=budget.account())
+    reader = read(cursor, memory=Account(budget))
     reader.wait(1)
     assert budget.held > budget.limit, "a shard that has nothing is not kept waiting"
     # One page of a record is there, and no memory for another one.
@@ -345,7 +345,7 @@ def test_fetching_waits_for_memory_and_goes_on_as_it_becomes_free(read: Read) ->
 def test_a_shard_that_idles_holds_nothing_meanwhile(read: Read) -> None:
     """A thousand of them would leave nothing for the busy ones."""
     budget = MemoryBudget(64 * MIB)
-    reader = read(Script(page(1, 0)), memory=budget.account(), idle_time=3600.0)
+    reader = read(Script(page(1, 0)), memory=Account(budget), idle_time=3600.0)
     reader.wait(1)
     taken = reader.fetching.take()
     assert taken is not None
@@ -357,7 +357,7 @@ def test_a_page_that_turns_out_too_large_is_kept_in_part(read: Read) -> None:
     """The first record was small, and those behind it are not."""
     budget, _ = crowded()
     cursor = Divisible(10, 100_000)
-    reader = read(cursor, memory=budget.account(), max_records=10_000)
+    reader = read(cursor, memory=Account(budget), max_records=10_000)
     reader.wait(1)
     first = reader.fetching.take()
     assert first is not None
@@ -373,7 +373,7 @@ def test_a_page_that_turns_out_too_large_is_kept_in_part(read: Read) -> None:
 
 def test_stopping_ends_a_wait_for_memory_and_gives_all_back(read: Read) -> None:
     budget, others = crowded()
-    reader = read(Divisible(1_000), memory=budget.account(), idle_time=0.0)
+    reader = read(Divisible(1_000), memory=Account(budget), idle_time=0.0)
     reader.wait(1)
     assert budget.held > others.size
     reader.fetching.stop()
@@ -400,7 +400,7 @@ def test_memory_of_a_fetch_that_gives_nothing_comes_back(read: Read, how: str) -
                 raise ServiceError("no")
             return None
 
-    read(Nothing, on_page=announced.set, memory=budget.account(), clock=lambda: 0.0)
+    read(Nothing, on_page=announced.set, memory=Account(budget), clock=lambda: 0.0)
     assert announced.wait(PATIENCE)
     assert budget.most_held
     assert not budget.held
@@ -417,7 +417,7 @@ def test_an_event_is_not_divided_and_the_next_one_waits_until_it_fits(read: Read
     budget, others = crowded()
     others.force(60 * MIB)
     source = Events()
-    reader = read(lambda: source, memory=budget.account())
+    reader = read(lambda: source, memory=Account(budget))
     reader.wait(1)
     event = reader.fetching.take()
     assert event is not None
@@ -452,7 +452,7 @@ def test_of_a_silence_the_first_page_is_announced_and_the_latest_is_kept(
         cursor,
         idle_time=0.0,
         on_page=note,
-        memory=budget.account(),
+        memory=Account(budget),
         limits=limits,
         announce_silence=all_count,
     ).fetching

@@ -24,14 +24,14 @@ PATIENCE = 30.0
 def crowded(mib: int = 64) -> tuple[MemoryBudget, Hold]:
     """A budget of 64 MiB, of which another account holds so many."""
     budget = MemoryBudget(64 * MIB)
-    others = budget.account().ask(1)
+    others = Account(budget).ask(1)
     others.force(mib * MIB)
     return budget, others
 
 
 def test_an_account_may_hold_half_of_what_the_others_leave() -> None:
     budget = MemoryBudget(900)
-    holds = [budget.account().ask(10_000) for _ in range(3)]
+    holds = [Account(budget).ask(10_000) for _ in range(3)]
     assert [hold.size for hold in holds[:2]] == [450, 225]
 
 
@@ -40,7 +40,7 @@ def test_busy_accounts_come_to_hold_the_same(shards: int) -> None:
     """Each is done with what it had, and asks for more than there is, in turn."""
     limit = 100 * MIB
     budget = MemoryBudget(limit)
-    accounts = [budget.account() for _ in range(shards)]
+    accounts = [Account(budget) for _ in range(shards)]
     holds = [account.ask(limit) for account in accounts]
     for _ in range(8 * shards):
         for place, account in enumerate(accounts):
@@ -54,7 +54,7 @@ def test_busy_accounts_come_to_hold_the_same(shards: int) -> None:
 
 def test_who_waits_is_granted_what_becomes_free_and_who_holds_least_is_first() -> None:
     budget, sleeper = crowded()
-    much, little = budget.account(), budget.account()
+    much, little = Account(budget), Account(budget)
     much.ask(1).force(4 * MIB)
     little.ask(1).force(MIB)
     waiting = [much.ask(8 * MIB), little.ask(8 * MIB)]
@@ -67,7 +67,7 @@ def test_who_waits_is_granted_what_becomes_free_and_who_holds_least_is_first() -
 
 def test_what_cannot_be_divided_waits_until_all_of_it_fits() -> None:
     budget, other = crowded(40)
-    account = budget.account()
+    account = Account(budget)
     account.ask(1).force(6 * MIB)
     event = account.ask(7 * MIB, 7 * MIB)
     assert not event.size
@@ -77,7 +77,7 @@ def test_what_cannot_be_divided_waits_until_all_of_it_fits() -> None:
 
 def test_a_grant_grows_only_while_there_is_room() -> None:
     budget = MemoryBudget(64 * MIB)
-    hold = budget.account().ask(10 * MIB)
+    hold = Account(budget).ask(10 * MIB)
     assert hold.resize(20 * MIB) == 20 * MIB
     assert hold.resize(60 * MIB) == 32 * MIB
     hold.force(60 * MIB)
@@ -86,7 +86,7 @@ def test_a_grant_grows_only_while_there_is_room() -> None:
 
 def test_waiting_ends_with_the_account() -> None:
     budget = MemoryBudget(64 * MIB)
-    account = budget.account()
+    account = Account(budget)
     account.ask(1).force(64 * MIB)
     told: list[str] = []
     waiting = account.ask(MIB, on_decided=lambda: told.append("decided"))
@@ -111,7 +111,7 @@ def test_many_threads_leave_nothing_behind() -> None:
             more.release()
         account.close()
 
-    threads = [threading.Thread(target=work, args=(budget.account(),)) for _ in range(8)]
+    threads = [threading.Thread(target=work, args=(Account(budget),)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -141,7 +141,7 @@ class Shards(RuleBasedStateMachine):
 
     @rule()
     def acquire_a_shard(self) -> None:
-        self.accounts.append(self.budget.account())
+        self.accounts.append(Account(self.budget))
 
     @rule(place=st.integers(0, 99), want=st.integers(1, 20 * MIB), whole=st.booleans())
     def ask(self, place: int, want: int, whole: bool) -> None:

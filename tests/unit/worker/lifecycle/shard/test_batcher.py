@@ -46,7 +46,7 @@ from sparkinesis.worker.reporting.event_log import WorkerEvents
 from sparkinesis.worker.reporting.failures import Failures
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.retrieval.ahead import FetchRequest
-from sparkinesis.worker.retrieval.memory import MemoryBudget
+from sparkinesis.worker.retrieval.memory import Account, MemoryBudget
 from sparkinesis.worker.retrieval.waiting_pages import FetchedPage
 from tests.unit.worker.delivering import Held, Setting
 
@@ -395,12 +395,12 @@ def test_bytes_are_counted_once(service: Service) -> None:
 def crowded() -> MemoryBudget:
     """What is left of it: room for four records or so in a batch."""
     budget = MemoryBudget(64 * 2_500)
-    budget.account().ask(1).force(64 * 2_500)
+    Account(budget).ask(1).force(64 * 2_500)
     return budget
 
 
 def held_page(budget: MemoryBudget, *records: Record, **of: Any) -> FetchedPage:
-    return replace(page(*records, **of), hold=budget.account().ask(1_000))
+    return replace(page(*records, **of), hold=Account(budget).ask(1_000))
 
 
 def test_a_page_that_is_too_large_for_a_batch_comes_in_parts(service: Service) -> None:
@@ -575,7 +575,7 @@ def test_aggregates_are_taken_a_few_at_a_time_until_their_expansion_is_known(
     service: Service,
 ) -> None:
     budget = MemoryBudget(64 * 20_000)
-    budget.account().ask(1).force(64 * 20_000)
+    Account(budget).ask(1).force(64 * 20_000)
     others = budget.held
     reading = batcher(service, memory=budget)
     blobs = [
@@ -850,7 +850,7 @@ def test_more_records_fit_into_a_batch_that_is_not_unpacked(service: Service) ->
     counts = []
     for unpacks in (True, False):
         budget = MemoryBudget(64 * 20_000)
-        budget.account().ask(1).force(64 * 20_000)
+        Account(budget).ask(1).force(64 * 20_000)
         blobs = [b.data for b in aggregate([("k", None, bytes(40))] * 400, max_size=500)]
         records = [msgspec.structs.replace(record(n), data=data) for n, data in enumerate(blobs)]
         reading = batcher(service, memory=budget, deaggregate=unpacks)
