@@ -5,6 +5,8 @@ spark_idle, memory, metrics, processes, queues, streams, growth, idle_shards, sc
 python -m benchmarks                          # all
 python -m benchmarks decode source            # two of them
 python -m benchmarks idle_shards --shards 10  # one that has options
+python -m benchmarks source call --tls        # over TLS, with a certificate made for the run; all
+                                              # that read or put records if none is named
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -42,6 +44,7 @@ from benchmarks import (
     spark_latency,
     spark_restart,
     streams,
+    tls,
 )
 from benchmarks.report import Result, print_table, write_json
 
@@ -75,6 +78,13 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {
     "growth": growth.main,
     "idle_shards": idle_shards.main,
 }
+OVER_TLS = tuple(
+    name
+    for name in BENCHMARKS
+    if name not in {"decode", "deaggregate", "objects", "planning", "scale", "leases", "scrape"}
+)
+"""Those that put or read records by calls."""
+TLS = "--tls"
 HELP = (["-h"], ["--help"])
 OUTPUT = Path("build/benchmarks.json")
 
@@ -83,15 +93,23 @@ def main(names: list[str]) -> int:
     if names in HELP:
         print(__doc__, idle_shards.parser().format_help(), sep="\n")
         return 0
+    if TLS in names:
+        with tls.over_tls():
+            return _run([name for name in names if name != TLS], OVER_TLS)
+    return _run(names, tuple(BENCHMARKS))
+
+
+def _run(names: Sequence[str], known: Sequence[str]) -> int:
+    """Run the named ones of those that are known, or all."""
     if len(names) > 1 and names[0] in WITH_OPTIONS and names[1].startswith("-"):
-        return WITH_OPTIONS[names[0]](names[1:])
-    unknown = set(names) - set(BENCHMARKS)
+        return WITH_OPTIONS[names[0]]([*names[1:]])
+    unknown = set(names) - set(known)
     if unknown:
-        print(f"No benchmark {', '.join(sorted(unknown))}; there are: {', '.join(BENCHMARKS)}.")
+        print(f"No benchmark {', '.join(sorted(unknown))}; there are: {', '.join(known)}.")
         return 2
     console = Console()
     results: list[Result] = []
-    for name in names or list(BENCHMARKS):
+    for name in names or known:
         with console.status(f"Running {name} ..."):
             found = BENCHMARKS[name]()
         results += found

@@ -13,6 +13,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+from benchmarks import tls
 from benchmarks.report import Result, print_table
 from benchmarks.source import read, spark_session
 from sparkinesis.local import LocalServer, ManualClock
@@ -66,7 +67,7 @@ def run() -> list[Result]:
     spark = spark_session(f"local[{SHARDS}]")
     clock = ManualClock(1_790_000_000_000)
     try:
-        with LocalServer(port=0, limits=False, clock=clock) as server:
+        with LocalServer(limits=False, clock=clock, certificate=tls.certificate()) as server:
             kinesis = server.client("kinesis")
             put = put_a_day(kinesis, clock, "day", RECORDS)
             put_a_day(kinesis, clock, "warm-up", RECORDS // 20)

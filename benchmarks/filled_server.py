@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias
 
+from benchmarks import tls
 from sparkinesis.local import Clock, LocalServer, ManualClock, system_clock
 
 Fill: TypeAlias = Callable[[Any, ManualClock], None]
@@ -36,7 +37,7 @@ def filled_server(fill: Fill, *, is_timed: bool = False) -> Iterator[str]:
 def _serve(pipe: Connection, fill: Fill, is_timed: bool) -> None:
     clock = ManualClock(1_790_000_000_000)
     serves_by: Clock = system_clock if is_timed else clock
-    with LocalServer(port=0, limits=False, clock=serves_by) as server:
+    with LocalServer(limits=False, clock=serves_by, certificate=tls.certificate()) as server:
         fill(server.client("kinesis"), clock)
         pipe.send(server.endpoint_url)
         pipe.recv()

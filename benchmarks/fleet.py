@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import tls
 from benchmarks.local_server import Client, put_body
 from benchmarks.report import Result, print_table
 
@@ -69,12 +70,12 @@ def pinned(core: int) -> Iterator[None]:
 def server(*options: str) -> Iterator[Client]:
     """A local Kinesis and DynamoDB in a process of its own, on the first core."""
     command = [sys.executable, "-m", "sparkinesis.local", "--port", "0", "--dynamodb", "--json"]
-    command += ["--stream-delay-ms", "0"]
+    command += ["--stream-delay-ms", "0", *tls.server_options()]
     with pinned(0):
         process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
     with process:
         assert process.stdout is not None
-        client = Client(int(json.loads(process.stdout.readline())["endpoint"].rpartition(":")[2]))
+        client = Client(json.loads(process.stdout.readline())["endpoint"])
         try:
             yield client
         finally:
@@ -154,12 +155,11 @@ def run() -> list[Result]:
     runs: dict[int, list[Run]] = {workers: [] for workers in SIDES}
     with server("--no-limits") as client, tempfile.TemporaryDirectory() as folder:
         fill(client, STREAM, SHARDS, RECORDS)
-        endpoint = f"http://127.0.0.1:{client.port}"
         for number in range(ROUNDS):
             for workers in SIDES if number % 2 == 0 else SIDES[::-1]:
                 name = f"round-{number}-{workers}"
                 (Path(folder) / name).mkdir()
-                runs[workers].append(measure(endpoint, name, workers, Path(folder) / name))
+                runs[workers].append(measure(client.endpoint, name, workers, Path(folder) / name))
     plain = _median(runs[0]).records_per_second
     return [_result(workers, runs[workers], plain) for workers in SIDES]
 

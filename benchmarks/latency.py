@@ -105,7 +105,7 @@ def measure(client: Client) -> dict[str, list[float]]:
     """Milliseconds from put to processor, by retrieval, sorted."""
     rng = random.Random(SEED)
     seen = {"polling": Arrivals(), "efo": Arrivals()}
-    endpoint = f"http://127.0.0.1:{client.port}"
+    endpoint = client.endpoint
     workers = [
         start("polling", endpoint, seen["polling"]),
         start("efo", endpoint, seen["efo"]),

@@ -21,6 +21,7 @@ from typing import Any
 
 import cbor2
 
+from benchmarks import tls
 from benchmarks.proc_stat import clock_of
 from benchmarks.report import Result, print_table
 
@@ -39,9 +40,9 @@ PAGES = 20
 
 
 class Client:
-    def __init__(self, port: int) -> None:
-        self.port = port
-        self._connection = http.client.HTTPConnection("127.0.0.1", port)
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._connection = tls.connection(endpoint)
 
     def send(self, operation: str, body: bytes, encoding: str = JSON) -> bytes:
         target = f"Kinesis_20131202.{operation}"
@@ -70,11 +71,10 @@ def running() -> Iterator[Client]:
 def _process() -> Iterator[tuple[Client, int]]:
     """Run a server; yield a client of it, and the id of its process."""
     command = [sys.executable, "-m", "sparkinesis.local", "--port", "0", "--json"]
-    options = ["--no-limits", "--stream-delay-ms", "0"]
+    options = ["--no-limits", "--stream-delay-ms", "0", *tls.server_options()]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
-        endpoint = json.loads(server.stdout.readline())["endpoint"]
-        client = Client(int(endpoint.rpartition(":")[2]))
+        client = Client(json.loads(server.stdout.readline())["endpoint"])
         try:
             yield client, server.pid
         finally:

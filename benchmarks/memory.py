@@ -73,7 +73,7 @@ def run() -> list[Result]:
     for kind, records in (("plain", plain_records(rng)), ("kpl", kpl_records(rng))):
         with server("--no-limits") as client:
             fill(client, kind, records)
-            peak = measure(f"http://127.0.0.1:{client.port}", kind)
+            peak = measure(client.endpoint, kind)
         held = sum(map(len, records)) * SHARDS / 1e6
         what = "1 KB records" if kind == "plain" else "KPL aggregates of 100 B user records"
         found.append(

@@ -61,7 +61,7 @@ def run() -> list[Result]:
     runs: dict[str, list[Run]] = {kind: [] for kind in KINDS}
     with server("--no-limits", "--cloudwatch") as client:
         fill(client, STREAM, SHARDS, RECORDS)
-        endpoint = f"http://127.0.0.1:{client.port}"
+        endpoint = client.endpoint
         for number in range(ROUNDS):
             for kind in KINDS if number % 2 == 0 else [*KINDS][::-1]:
                 name = f"round-{number}-{kind}-{time.monotonic_ns()}"

@@ -110,7 +110,7 @@ def run() -> list[Result]:
         fill(client, STREAM, SHARDS, RECORDS)
         for number in range(ROUNDS):
             for name in list(SIDES)[:: 1 if number % 2 == 0 else -1]:
-                found = measure(f"http://127.0.0.1:{client.port}", SIDES[name])
+                found = measure(client.endpoint, SIDES[name])
                 runs[name].append(found)
     return results(runs)
 

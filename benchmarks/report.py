@@ -13,6 +13,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import tls
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -54,7 +56,7 @@ def medians(
 
 
 def print_table(title: str, results: Sequence[Result], console: Console | None = None) -> None:
-    table = Table(title=title, title_justify="left", min_width=100)
+    table = Table(title=title + tls.note(), title_justify="left", min_width=100)
     table.add_column("measured")
     table.add_column("value", justify="right")
     table.add_column("ratio", justify="right")
@@ -78,4 +80,6 @@ def print_table(title: str, results: Sequence[Result], console: Console | None =
 def write_json(results: Sequence[Result], path: Path) -> None:
     """Write the results as a list of objects, one each."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps([asdict(result) for result in results], indent=2) + "\n")
+    is_over_tls = tls.certificate() is not None
+    written = [{**asdict(result), "tls": is_over_tls} for result in results]
+    path.write_text(json.dumps(written, indent=2) + "\n")

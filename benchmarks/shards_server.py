@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any
 
+from benchmarks import tls
 from benchmarks.many_files import allow_many_files
 from benchmarks.proc_stat import clock_of
 from benchmarks.shards_side import INSTANT
@@ -97,7 +98,9 @@ def serving(*, has_moto: bool = True) -> Iterator[Server]:
 def _serve(pipe: Connection, has_moto: bool) -> None:
     allow_many_files()
     tables = None if has_moto else LeaseTables()
-    with LocalServer(dynamodb=has_moto, lease_tables=tables) as server:
+    with LocalServer(
+        dynamodb=has_moto, lease_tables=tables, certificate=tls.certificate()
+    ) as server:
         asked = _Asked(server)
         pipe.send(server.endpoint_url)
         while (question := pipe.recv())[0] != "stop":

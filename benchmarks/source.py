@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SHARDS = 4
 REGION = "us-east-1"
+CALL_BYTES = 4_000_000
 AGGREGATE_SIZE = 51_200
 """KPL's default AggregationMaxSize."""
 REQUIRED_ROWS = 250_000
@@ -45,6 +46,7 @@ CASES = (
     Case("200 B, plain", 200, 1_000_000, False),
     Case("1 KB, aggregated", 1000, 600_000, True),
     Case("1 KB, plain", 1000, 400_000, False),
+    Case("20 KB, plain", 20_000, 20_000, False),
 )
 
 
@@ -88,7 +90,7 @@ def fill(kinesis: Any, stream: str, case: Case, rows: int) -> int:
         per_call = 100
     else:
         entries = [(data, 1) for _, _, data in users]
-        per_call = 500
+        per_call = min(500, CALL_BYTES // case.size)
     put = 0
     at = 0
     while put < rows:
@@ -142,9 +144,9 @@ def run() -> list[Result]:
     try:
         for number, case in enumerate(CASES):
             with running() as server:
-                endpoint = f"http://127.0.0.1:{server.port}"
+                endpoint = server.endpoint
                 kinesis = kinesis_at(endpoint)
-                fill(kinesis, f"warm-{number}", case, 100_000)
+                fill(kinesis, f"warm-{number}", case, min(100_000, case.rows))
                 read(spark, endpoint, f"warm-{number}", UNLIMITED)
                 put = fill(kinesis, f"case-{number}", case, case.rows)
                 batches, seconds = read(spark, endpoint, f"case-{number}", UNLIMITED)

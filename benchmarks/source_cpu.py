@@ -3,7 +3,8 @@
 Three views of each case, all in one run: the whole query, by process, less a query of a few rows;
 the stages of the Python worker, of one page, each by itself; and the floors, which no source can go
 below: Spark reading one constant Arrow batch again and again from a data source that does nothing
-else, and the base64 and MD5 of the same bytes. A first query of each warms up.
+else, and the base64 and MD5 of the same bytes. A first query of each warms up. All of this with all
+columns, and with the two of `FEW`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from benchmarks.source import (
     read,
     spark_session,
 )
-from sparkinesis.source.row_columns import SCHEMA
+from sparkinesis.source.row_columns import SCHEMA, read_schema
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.decoding import decode_page
 from sparkinesis.stream.calls.client import StreamClient
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
 PROFILED = tuple(case for case in CASES if case.name != "1 KB, aggregated")
 ROUNDS = 3
 TASKS = 4
+ALL = tuple(field.name for field in SCHEMA)
+FEW = ("partitionKey", "data")
 MOST_PER_PAGE = 10_000
 
 
@@ -60,7 +63,7 @@ class ConstantSource(DataSource):
         return "constant"
 
     def schema(self) -> StructType:
-        return SCHEMA
+        return read_schema(self.options["columns"].split(","))
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         return ConstantReader(self.options["path"], int(self.options["times"]))
@@ -96,9 +99,11 @@ def median_cpu(call: Callable[[], object], rounds: int = 7) -> float:
     return statistics.median(taken)
 
 
-def stages(server: Client, stream: str, case: Case) -> tuple[dict[str, float], pa.RecordBatch]:
+def stages(
+    server: Client, stream: str, case: Case, columns: Sequence[str]
+) -> tuple[dict[str, float], pa.RecordBatch]:
     """CPU seconds per million rows of each stage of a page, and the page's rows."""
-    address = StreamAddress(stream, None, REGION, f"http://127.0.0.1:{server.port}")
+    address = StreamAddress(stream, None, REGION, server.endpoint)
     client = StreamClient(address)
     [shard_id, *_] = [shard.id for shard in client.list_shards()[0]]
     iterator = client.shard_iterator(shard_id, TRIM_HORIZON)
@@ -109,7 +114,7 @@ def stages(server: Client, stream: str, case: Case) -> tuple[dict[str, float], p
     data = pybase64.b64decode(text)
 
     def arrow() -> pa.RecordBatch:
-        return to_arrow(page.records, stream=stream, shard_id=shard_id)
+        return to_arrow(page.records, stream=stream, shard_id=shard_id, columns=columns)
 
     batch = arrow()
 
@@ -138,7 +143,12 @@ def constant(spark: SparkSession, jvm: int, batch: pa.RecordBatch, rows: int) ->
         path = f"{folder}/batch.arrow"
         with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batch.schema) as writer:
             writer.write_batch(batch)
-        source = spark.read.format("constant").option("path", path).option("times", str(times))
+        source = (
+            spark.read.format("constant")
+            .option("path", path)
+            .option("times", str(times))
+            .option("columns", ",".join(batch.schema.names))
+        )
         seconds = []
         for _ in range(ROUNDS + 1):
             before = cpu_of_spark(jvm)
@@ -160,17 +170,24 @@ def median_of(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def whole(
-    spark: SparkSession, jvm: int, server: tuple[int, int], stream: str, rows: int
+    spark: SparkSession,
+    jvm: int,
+    server: tuple[int, str],
+    stream: str,
+    rows: int,
+    *,
+    columns: Sequence[str],
 ) -> tuple[dict[str, float], float]:
     """CPU seconds of a query by process, and rows a second of the best round.
 
-    ``server``: the process id and the port of the local Kinesis.
+    ``server``: the process id and the URL of the local Kinesis.
     """
-    pid, port = server
+    pid, endpoint = server
+    options = {**UNLIMITED, "columns": ",".join(columns)}
     seconds, rates = [], []
     for number in range(ROUNDS + 1):
         before = {"server": cpu_of(pid), **cpu_of_spark(jvm)}
-        batches, taken = read(spark, f"http://127.0.0.1:{port}", stream, UNLIMITED)
+        batches, taken = read(spark, endpoint, stream, options)
         after = {"server": cpu_of(pid), **cpu_of_spark(jvm)}
         assert sum(batches) == rows
         if number:
@@ -181,30 +198,33 @@ def whole(
 
 def measure(spark: SparkSession, jvm: int, case: Case) -> list[Result]:
     with running() as server:
-        endpoint = f"http://127.0.0.1:{server.port}"
-        kinesis = kinesis_at(endpoint)
-        address = (child_running("sparkinesis.local"), server.port)
+        kinesis = kinesis_at(server.endpoint)
+        address = (child_running("sparkinesis.local"), server.endpoint)
         few = fill(kinesis, "few", case, 1)
-        start, _ = whole(spark, jvm, address, "few", few)
         rows = fill(kinesis, "profiled", case, case.rows)
-        seconds, rate = whole(spark, jvm, address, "profiled", rows)
-        by_stage, batch = stages(server, "profiled", case)
-    found = {
-        f"query without its start: {name}": per_million(each - start[name], rows)
-        for name, each in seconds.items()
-    }
-    found |= by_stage | constant(spark, jvm, batch, rows)
-    return [
-        *(
-            Result(f"{case.name}, {name}", each, "CPU s per million rows")
-            for name, each in found.items()
-        ),
-        *(
-            Result(f"{case.name}, a query of few rows: {name}", each, "CPU s")
-            for name, each in start.items()
-        ),
-        Result(f"{case.name}, best of {ROUNDS} rounds", rate, "rows/s"),
-    ]
+        results = []
+        for columns in (ALL, FEW):
+            start, _ = whole(spark, jvm, address, "few", few, columns=columns)
+            seconds, rate = whole(spark, jvm, address, "profiled", rows, columns=columns)
+            by_stage, batch = stages(server, "profiled", case, columns)
+            found = {
+                f"query without its start: {name}": per_million(each - start[name], rows)
+                for name, each in seconds.items()
+            }
+            found |= by_stage | constant(spark, jvm, batch, rows)
+            title = case.name if columns == ALL else f"{case.name}, {', '.join(columns)}"
+            results += [
+                *(
+                    Result(f"{title}, {name}", each, "CPU s per million rows")
+                    for name, each in found.items()
+                ),
+                *(
+                    Result(f"{title}, a query of few rows: {name}", each, "CPU s")
+                    for name, each in start.items()
+                ),
+                Result(f"{title}, best of {ROUNDS} rounds", rate, "rows/s"),
+            ]
+    return results
 
 
 def run() -> list[Result]:

@@ -85,7 +85,7 @@ def run() -> list[Result]:
         where = {
             "streamName": STREAM,
             "region": REGION,
-            "endpoint": f"http://127.0.0.1:{client.port}",
+            "endpoint": client.endpoint,
             "initialPosition": "trim_horizon",
         }
         for _ in range(ROUNDS):

@@ -165,12 +165,12 @@ def put(client: Client, shard: int) -> None:
     )
 
 
-def kinesis(spark: SparkSession, port: int, options: dict[str, str]) -> Measured:
+def kinesis(spark: SparkSession, endpoint: str, options: dict[str, str]) -> Measured:
     arrivals = Arrivals()
-    client = Client(port)  # the server closes connections that are idle, as in the floor
+    client = Client(endpoint)  # the server closes connections that are idle, as in the floor
     rng = random.Random(SEED)
     settings = {"streamName": STREAM, "region": REGION, "initialPosition": "latest", **options}
-    settings["endpoint"] = f"http://127.0.0.1:{port}"
+    settings["endpoint"] = endpoint
     with running(spark, "kinesis", arrivals, **settings) as durations:
         deadline = time.monotonic() + PATIENCE
         while len(arrivals.batches) < WARM_BATCHES and time.monotonic() < deadline:
@@ -203,7 +203,7 @@ def run() -> list[Result]:
                 spark.dataSource.register(clock_source())
                 taken = {"Spark's floor": floor(spark)}
                 for name, options in PERIODS.items():
-                    taken[f"minFetchPeriod={name}"] = kinesis(spark, client.port, options)
+                    taken[f"minFetchPeriod={name}"] = kinesis(spark, client.endpoint, options)
             finally:
                 spark.stop()
             for name, measured in taken.items():

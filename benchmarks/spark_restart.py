@@ -110,7 +110,7 @@ def turn(source: str, checkpoint: str, client: Client) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.spark_restart", source, checkpoint]
     credentials = {"AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"}
     done = subprocess.run(
-        [*command, f"http://127.0.0.1:{client.port}"],
+        [*command, client.endpoint],
         env={**os.environ, **credentials},
         stdout=subprocess.PIPE,
         text=True,

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from benchmarks import tls
 from benchmarks.proc_stat import cpu_of
 from benchmarks.report import Result, print_table
 from benchmarks.streams_side import name_of
@@ -63,7 +64,11 @@ class Server:
 def _serve(pipe: Connection, streams: int) -> None:
     names = [name_of(number) for number in range(streams)]
     # Two of them, so that the calls of shards and those of leases do not share a thread.
-    with LocalServer(limits=False) as server, LocalServer(dynamodb=True) as tables:
+    certificate = tls.certificate()
+    with (
+        LocalServer(limits=False, certificate=certificate) as server,
+        LocalServer(dynamodb=True, certificate=certificate) as tables,
+    ):
         kinesis = server.kinesis
         for name in names:
             kinesis.call("CreateStream", StreamName=name, ShardCount=1)

@@ -6,14 +6,17 @@ python -m benchmarks.peers spark --only idle,reshard    # the Spark source besid
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks import tls
 from benchmarks.peers import backlog, costs, page, plots, start, steady
 from benchmarks.peers.arguments import Arguments, parsed
 from benchmarks.peers.competitors import SPARKINESIS, Competitor, unusable
@@ -24,7 +27,6 @@ from benchmarks.peers.spark import command as spark
 
 Measure = Callable[[Mapping[Competitor, Path], int, float, Callable[[str], None]], Iterator[Sample]]
 MEASURES: dict[str, Measure] = {
-    "backlog": backlog.measure,
     "start": start.measure,
     "steady": steady.measure,
     "costs": costs.measure,
@@ -54,11 +56,27 @@ def run(arguments: Arguments, report: Report, console: Console) -> None:
                 report.left_out.append(str(error))
             else:
                 report.versions[each.name] = versions(each, pythons[each])
-        samples = []
-        for case in arguments.cases:
-            for sample in MEASURES[case](pythons, arguments.rounds, arguments.scale, say):
-                samples.append(sample)
-                report.figures = figures(samples, backlog.AGAINST)
+        samples: list[Sample] = []
+        # The libraries are installed by now: pip has other certificates to trust.
+        with tls.over_tls() if arguments.tls else contextlib.nullcontext():
+            for case in arguments.cases:
+                for sample in measured(case, pythons, arguments, say):
+                    samples.append(sample)
+                    found = figures(samples, backlog.AGAINST)
+                    # The tables say which of both they are of.
+                    report.figures = [replace(each, case=each.case + tls.note()) for each in found]
+
+
+def measured(
+    case: str,
+    pythons: Mapping[Competitor, Path],
+    arguments: Arguments,
+    say: Callable[[str], None],
+) -> Iterator[Sample]:
+    """Measure a case of the command line."""
+    if case == "backlog":
+        return backlog.measure(pythons, arguments.rounds, arguments.scale, say, arguments.stocks)
+    return MEASURES[case](pythons, arguments.rounds, arguments.scale, say)
 
 
 def main(arguments: Sequence[str]) -> int:

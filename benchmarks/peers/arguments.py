@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.peers.backlog import STOCKS, Stock
 from benchmarks.peers.competitors import Competitor, before, named
 
 ALL = ("backlog", "start", "steady")
@@ -20,6 +21,9 @@ class Arguments:
     cases: tuple[str, ...]
     peers: tuple[Competitor, ...]
     """The competitors besides the sparkinesis of this checkout."""
+    stocks: tuple[Stock, ...]
+    """The backlogs that are read, the nearly empty one first."""
+    tls: bool
     rounds: int
     scale: float
     json: Path
@@ -46,7 +50,16 @@ def parsed(arguments: Sequence[str]) -> Arguments:
         metavar="REVISION",
         action="append",
         default=[],
-        help="a revision of sparkinesis in git, as one more competitor",
+        help="a revision of sparkinesis in git, or a folder with one, as one more competitor",
+    )
+    parser.add_argument(
+        "--backlogs",
+        metavar="NAMES",
+        default="",
+        help=f"some of {','.join(each.stream for each in STOCKS[1:])}; default: all",
+    )
+    parser.add_argument(
+        "--tls", action="store_true", help="over TLS, with a certificate made for the run"
     )
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
     parser.add_argument(
@@ -79,9 +92,19 @@ def parsed(arguments: Sequence[str]) -> Arguments:
         peers = named(_split(found.peers))
     except ValueError as error:
         parser.error(str(error))
+    start, *others = STOCKS
+    backlogs = _split(found.backlogs) or [each.stream for each in others]
+    for name in backlogs:
+        if name not in [each.stream for each in others]:
+            parser.error(
+                f"There is no backlog {name}; there are: "
+                f"{', '.join(each.stream for each in others)}."
+            )
     return Arguments(
         tuple(cases),
         (*peers, *map(before, found.also)),
+        (start, *(each for each in others if each.stream in backlogs)),
+        found.tls,
         found.rounds,
         found.scale,
         found.json,

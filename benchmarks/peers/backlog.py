@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,28 +76,38 @@ class Run:
         }
 
 
-OBJECTS = "1 million KPL user records, 200 B"
-ARROW = "the same as Arrow columns"
+def _read(what: str) -> tuple[Reading, ...]:
+    """The ways in which each backlog is read."""
+    return (
+        Reading(f"{what}, fan-out", FAN_OUT_START, fan_out=True),
+        Reading(f"{what}, polling"),
+        Reading(f"{what}, fan-out{_AS_ARROW}", FAN_OUT_START, fan_out=True, arrow=True),
+    )
+
+
+_AS_ARROW = ", as Arrow columns"
+KPL = Backlog(SHARDS, 1_000_000, 200, in_aggregate=50)
 STOCKS = (
     Stock(
         "start",
         Backlog(SHARDS, SHARDS, 200),
         (Reading(START), Reading(FAN_OUT_START, FAN_OUT_START, fan_out=True)),
     ),
-    Stock("plain-200", Backlog(SHARDS, 300_000, 200), (Reading("300,000 x 200 B"),)),
+    Stock("plain-200", Backlog(SHARDS, 400_000, 200), _read("400,000 x 200 B")),
+    Stock("plain-1k", Backlog(SHARDS, 100_000, 1000), _read("100,000 x 1 KB")),
+    Stock("kpl", KPL, _read("1 million KPL user records")),
     Stock(
-        "plain-1k",
-        Backlog(SHARDS, 100_000, 1000),
-        (
-            Reading("100,000 x 1 KB, polling"),
-            Reading("100,000 x 1 KB, fan-out", FAN_OUT_START, fan_out=True),
-        ),
-    ),
-    Stock(
-        "kpl", Backlog(SHARDS, 1_000_000, 200, 100), (Reading(OBJECTS), Reading(ARROW, arrow=True))
+        "kpl-hash-keys",
+        replace(KPL, has_hash_keys=True),
+        _read("1 million KPL user records with explicit hash keys"),
     ),
 )
-AGAINST: Mapping[str, str] = {ARROW: OBJECTS}
+AGAINST: Mapping[str, str] = {
+    reading.case: reading.case.removesuffix(_AS_ARROW)
+    for stock in STOCKS
+    for reading in stock.readings
+    if reading.arrow
+}
 """Nobody else has Arrow columns: they are compared with the others' objects."""
 
 
@@ -128,14 +138,14 @@ def measure(
         if can_read(each, stock, reading)
     ]
     with server("--no-limits") as client:
-        endpoint = f"http://127.0.0.1:{client.port}"
+        endpoint = client.endpoint
         for stock in stocks:
             client.call("CreateStream", StreamName=stock.stream, ShardCount=SHARDS)
         say("backlog: each application makes its lease table")
         tables = _prepared(endpoint, runs, pythons)
         for stock in stocks:
             say(f"backlog: {stock.backlog.scaled(scale).records:,} records for {stock.stream}")
-            stock.backlog.scaled(scale).put(client.port, stock.stream)
+            stock.backlog.scaled(scale).put(endpoint, stock.stream)
         for number in range(rounds):
             costs: dict[tuple[str, str], Cost] = {}
             for run in in_turn(runs, number):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 OURS = "sparkinesis"
 PATH_OF_OURS = "."
@@ -33,7 +34,9 @@ class Competitor:
     """The most rounds of backlogs: of a competitor that takes very long to start."""
     needs_java: bool = False
     revision: str | None = None
-    """Of sparkinesis; None: the files of this checkout."""
+    """Of sparkinesis, in git; None: the files of its folder."""
+    folder: Path | None = None
+    """With the files of sparkinesis; None: this checkout."""
 
 
 SPARKINESIS = Competitor(OURS, (PATH_OF_OURS,), "sparkinesis", has_arrow=True)
@@ -74,7 +77,10 @@ PEERS = (
 
 
 def before(revision: str) -> Competitor:
-    """An older revision of sparkinesis, as a competitor."""
+    """Another revision of sparkinesis, by its name in git or its folder, as a competitor."""
+    folder = Path(revision)
+    if folder.is_dir():
+        return replace(SPARKINESIS, name=f"sparkinesis {folder.name}", folder=folder.resolve())
     return replace(SPARKINESIS, name=f"sparkinesis {revision}", revision=revision)
 
 

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from benchmarks.peers import backlog
 from benchmarks.peers.competitors import OURS, Competitor
@@ -63,20 +62,18 @@ def _fan_out(
             its, name = each.workers[0], each.competitor.name
             yield Sample(FAN_OUT, "CPU until all are read", "s", name, its.cpu())
             yield Sample(FAN_OUT, "memory, idle", "MiB", name, its.memory_now() / MIB)
-        port = urlsplit(server.endpoint_url).port
-        assert port is not None
         for number, group in enumerate(by_round):
             for each in group if number % 2 == 0 else group[::-1]:
                 if each in everyone:
                     say(f"{FAN_OUT}, at work: round {number + 1}, {each.competitor.name}")
-                    yield _at_work(each, port, WORK.scaled(scale))
+                    yield _at_work(each, server.endpoint_url, WORK.scaled(scale))
 
 
-def _at_work(each: Running, port: int, work: Backlog) -> Sample:
+def _at_work(each: Running, endpoint: str, work: Backlog) -> Sample:
     """Put a backlog, and take note of the most memory until all of it is received."""
     its = each.workers[0]
     expected = its.records + work.records
-    work.put(port, each.stream)
+    work.put(endpoint, each.stream)
     memory = 0
     until = time.monotonic() + PATIENCE
     while its.records < expected and time.monotonic() < until:

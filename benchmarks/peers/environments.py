@@ -56,7 +56,7 @@ def checked_out(competitor: Competitor) -> Path:
     Raises `LeftOutError`.
     """
     if competitor.revision is None:
-        return ROOT
+        return competitor.folder or ROOT
     home = _home(competitor)
     source = home / "source"
     source.mkdir(parents=True, exist_ok=True)

@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.peers.consumers.task import ID_BYTES, REGION, Task
 from benchmarks.peers.environments import ROOT
 from benchmarks.proc_stat import clock_of, running, stat_of, tree
+from benchmarks.tls import BOTO3S
 
 KILO = 1024
 MIB = 1 << 20
@@ -166,8 +167,10 @@ def environment(endpoint: str) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith(("AWS_", "PYTHON", "VIRTUAL_ENV"))
     }
+    trusted = {name: os.environ[name] for name in (BOTO3S,) if name in os.environ}
     return {
         **kept,
+        **trusted,
         "PYTHONPATH": str(ROOT),
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_REGION": REGION,

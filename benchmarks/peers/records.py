@@ -28,14 +28,17 @@ class Backlog:
     size: int
     in_aggregate: int = 1
     """User records in each record of the stream."""
+    has_hash_keys: bool = False
+    """Whether each user record of an aggregate has an explicit hash key, as many as there are
+    partition keys."""
 
     def scaled(self, by: float) -> Backlog:
         """A backlog of the same kind with fewer records, the same number in each shard."""
         step = self.shards * self.in_aggregate
         return replace(self, records=max(1, round(self.records * by / step)) * step)
 
-    def put(self, port: int, stream: str) -> None:
-        client = Client(port)
+    def put(self, endpoint: str, stream: str) -> None:
+        client = Client(endpoint)
         for shard in range(self.shards):
             for call in _calls(self.of_shard(shard), shard, self.shards):
                 body = {"StreamName": stream, "Records": call}
@@ -52,9 +55,11 @@ class Backlog:
             return
         # A KCL drops aggregates with keys of other shards.
         keys = keys_of_shard(shard, self.shards, KEYS_OF_A_SHARD)
+        hash_keys = hash_keys_of_shard(shard, self.shards, KEYS_OF_A_SHARD)
         group: list[OutgoingRecord] = []
         for count, user in enumerate(users, 1):
-            group.append((keys[count % len(keys)], None, user))
+            at = count % KEYS_OF_A_SHARD
+            group.append((keys[at], hash_keys[at] if self.has_hash_keys else None, user))
             if len(group) == self.in_aggregate:
                 yield _packed(group)
                 group = []
@@ -77,6 +82,13 @@ def keys_of_shard(shard: int, shards: int, count: int) -> list[str]:
             found.append(f"key-{number}")
         number += 1
     return found
+
+
+def hash_keys_of_shard(shard: int, shards: int, count: int) -> list[str]:
+    """Hash keys of one of a stream's equal shards, in no order."""
+    rng = random.Random(shard)
+    width = 2**128 // shards
+    return [str(shard * width + rng.randrange(width)) for _ in range(count)]
 
 
 def _calls(records: Iterator[bytes], shard: int, shards: int) -> Iterator[list[dict[str, str]]]:

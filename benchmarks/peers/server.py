@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from benchmarks import tls
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call
 
@@ -36,7 +37,9 @@ class Calls:
 @contextmanager
 def counting_server(*, limits: bool = True) -> Iterator[tuple[LocalServer, Calls]]:
     calls = Calls()
-    with LocalServer(faults=calls, dynamodb=True, limits=limits) as server:
+    with LocalServer(
+        faults=calls, dynamodb=True, limits=limits, certificate=tls.certificate()
+    ) as server:
         yield server, calls
 
 

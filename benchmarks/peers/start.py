@@ -27,7 +27,7 @@ def measure(
     del scale
     with server() as client, contextlib.ExitStack() as stack:
         client.call("CreateStream", StreamName=STREAM, ShardCount=SHARDS)
-        Backlog(SHARDS, SHARDS, 200).put(client.port, STREAM)
+        Backlog(SHARDS, SHARDS, 200).put(client.endpoint, STREAM)
         for number in range(rounds):
             quick = [each for each in pythons if not each.starts_slowly]
             for each in quick if number % 2 == 0 else quick[::-1]:
@@ -48,7 +48,7 @@ def measure(
 
 def _task(client: Client, competitor: Competitor, number: int) -> dict[str, Any]:
     return {
-        "endpoint": f"http://127.0.0.1:{client.port}",
+        "endpoint": client.endpoint,
         "stream": STREAM,
         "application": f"{competitor.name.replace(' ', '-')}-start-{number}",
         "worker": "worker",

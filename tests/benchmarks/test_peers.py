@@ -8,11 +8,11 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 from rich.console import Console
 
+from benchmarks import tls
 from benchmarks.peers import costs, environments, steady
 from benchmarks.peers.arguments import ALL, parsed
 from benchmarks.peers.backlog import STOCKS, Cost, Run, cost, in_turn, samples
@@ -26,13 +26,23 @@ from benchmarks.peers.plots import drawn
 from benchmarks.peers.processes import consumer
 from benchmarks.peers.records import Backlog
 from benchmarks.peers.report import Report, joined, print_report
+from benchmarks.peers.server import counting_server
+from sparkinesis import deaggregate
 from sparkinesis.local import LocalServer
+from sparkinesis.stream.page import Record
 
 
 def test_without_arguments_all_is_measured_in_five_rounds() -> None:
     found = parsed([])
     assert found.cases == ALL == ("backlog", "start", "steady"), "costs repeats parts of these"
     assert (found.peers, found.rounds) == (PEERS, 5)
+    assert (found.stocks, found.tls) == (STOCKS, False)
+
+
+def test_some_backlogs_are_read_after_the_start() -> None:
+    found = parsed(["--backlogs", "kpl,plain-1k", "--tls"])
+    assert [each.stream for each in found.stocks] == ["start", "plain-1k", "kpl"]
+    assert found.tls
 
 
 @pytest.mark.parametrize(
@@ -40,6 +50,7 @@ def test_without_arguments_all_is_measured_in_five_rounds() -> None:
     [
         ("--only speed", "There is no case speed; there are: backlog"),
         ("--peers kcl-rs,gokini", "There is no peer gokini; there are: kcl-rs"),
+        ("--backlogs kpl,tiny", "There is no backlog tiny; there are: plain-200,"),
         ("--rounds 0", "--rounds is 0; at least 1 is needed."),
         ("--scale 2", "--scale is 2; it must be above 0, and at most 1."),
     ],
@@ -73,6 +84,24 @@ def test_each_record_has_a_number_of_its_own_and_the_size() -> None:
     assert {len(each) for each in found} == {40}
     numbers = [int.from_bytes(each[:8], sys.byteorder) for each in found]
     assert sorted(numbers) == list(range(30))
+
+
+def test_the_user_records_of_aggregates_have_hash_keys_of_their_shard() -> None:
+    backlog = Backlog(3, 300, 40, in_aggregate=50, has_hash_keys=True)
+
+    def hash_keys(of: Backlog, shard: int) -> list[str | None]:
+        records = [
+            Record(data=each, partition_key="k", sequence_number="1") for each in of.of_shard(shard)
+        ]
+        found: list[str | None] = deaggregate(records).explicit_hash_key.to_pylist()
+        return found
+
+    for shard in range(3):
+        found = hash_keys(backlog, shard)
+        assert len(found) == 100
+        assert len(set(found)) == 50
+        assert {int(each or -1) * 3 >> 128 for each in found} == {shard}
+    assert set(hash_keys(replace(backlog, has_hash_keys=False), 0)) == {None}
 
 
 def test_rounds_go_through_the_competitors_from_either_end() -> None:
@@ -286,6 +315,13 @@ def test_plans_are_those_of_the_revisions(monkeypatch: pytest.MonkeyPatch) -> No
     assert found[0].value > found[1].value > 0
 
 
+def test_a_folder_is_a_revision(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    assert before(str(other)).name == "sparkinesis other"
+    assert checked_out(before(str(other))) == other
+
+
 def test_a_revision_is_checked_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert checked_out(SPARKINESIS) == ROOT
     git = ["git", "-C", str(ROOT), "show", "HEAD:pyproject.toml"]
@@ -315,9 +351,7 @@ def server() -> Iterator[LocalServer]:
 
 def put(server: LocalServer, stream: str, backlog: Backlog) -> None:
     server.client("kinesis").create_stream(StreamName=stream, ShardCount=backlog.shards)
-    port = urlsplit(server.endpoint_url).port
-    assert port is not None
-    backlog.put(port, stream)
+    backlog.put(server.endpoint_url, stream)
 
 
 @pytest.mark.parametrize("arrow", [False, True])
@@ -338,6 +372,18 @@ def test_each_record_of_a_backlog_is_counted(server: LocalServer, arrow: bool) -
     assert found.memory > 20
 
 
+def test_a_consumer_reads_over_tls() -> None:
+    with tls.over_tls(), counting_server(limits=False) as (server, _):
+        put(server, "secured", Backlog(2, RECORDS, 100))
+        task = {"endpoint": server.endpoint_url, "stream": "secured", "application": "secured"}
+        assert server.endpoint_url.startswith("https://")
+        with consumer(
+            Path(sys.executable), SPARKINESIS.consumer, worker="w", fan_out=True, **task
+        ) as running:
+            assert running.wait_for(RECORDS, PATIENCE, PATIENCE), running.log()
+            assert sorted(running.numbers()) == list(range(RECORDS))
+
+
 def test_an_application_begins_anew_when_its_leases_are_put_back(server: LocalServer) -> None:
     client = server.client("kinesis")
     client.create_stream(StreamName="again", ShardCount=2)
@@ -348,9 +394,7 @@ def test_an_application_begins_anew_when_its_leases_are_put_back(server: LocalSe
         assert wait_for_leases(table, "again", 2, PATIENCE), running.log()
     leases = taken(table, "again")
     assert [len(rows) for rows in leases.rows.values()] == [2]
-    port = urlsplit(server.endpoint_url).port
-    assert port is not None
-    Backlog(2, RECORDS, 100).put(port, "again")
+    Backlog(2, RECORDS, 100).put(server.endpoint_url, "again")
     for _ in range(2):
         leases.restore()
         assert not any("leaseOwner" in row for row in rows_of(table, "again"))

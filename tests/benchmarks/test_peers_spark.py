@@ -12,7 +12,7 @@ import pytest
 from benchmarks.local_server import Client
 from benchmarks.peers.__main__ import main as peers
 from benchmarks.peers.spark import command, producer
-from benchmarks.peers.spark.competitors import JSON, Competitor
+from benchmarks.peers.spark.competitors import JSON, Competitor, of_backlog
 from benchmarks.peers.spark.processes import Cpu, Meter
 from benchmarks.peers.spark.records import SHARDS, Backlog, fill
 from benchmarks.peers.spark.rounds import Runs, alternating, ratio, results, spread
@@ -100,7 +100,7 @@ def test_what_a_process_took_that_has_ended_is_kept() -> None:
 def test_a_filled_stream_has_as_many_rows_in_each_shard(per_aggregate: int) -> None:
     backlog = Backlog("small", "small", 10, 500 if per_aggregate == 1 else 300, per_aggregate)
     with LocalServer(limits=False) as server:
-        client = Client(int(server.endpoint_url.rpartition(":")[2]))
+        client = Client(server.endpoint_url)
         fill(client, "s", backlog)
         client.close()
         kinesis = server.client("kinesis")
@@ -156,12 +156,15 @@ def test_a_record_that_was_refused_is_put_again() -> None:
 def test_all_is_measured_unless_some_is_named() -> None:
     every = command.arguments([])
     assert (tuple(every.only), every.rounds, every.scale) == (command.PARTS, 5, 1)
-    assert every.backlogs == ["1kb", "200b", "kpl"]
+    assert every.backlogs == ["1kb", "200b", "kpl", "20kb"]
     assert every.ways == ["tuned-json", "tuned-cbor", "defaults-json"]
+    assert (every.columns, every.tls) == ((), False)
     words = "--only idle,twice --backlogs 1kb,kpl --ways tuned-cbor --also a --also b"
+    words += " --columns partitionKey,data --tls"
     chosen = command.arguments(words.split())
     assert (chosen.only, chosen.backlogs) == (["idle", "twice"], ["1kb", "kpl"])
     assert (chosen.ways, chosen.also) == (["tuned-cbor"], ["a", "b"])
+    assert (chosen.columns, chosen.tls) == (("partitionKey", "data"), True)
 
 
 def test_the_connector_is_found_by_option_then_variable_then_folder(tmp_path: Path) -> None:
@@ -177,7 +180,7 @@ def test_the_connector_is_found_by_option_then_variable_then_folder(tmp_path: Pa
     ("words", "said"),
     [
         (["--only", "idel"], "--only: no idel; there are: backlog, idle,"),
-        (["--backlogs", "2kb"], "--backlogs: no 2kb; there are: 1kb, 200b, kpl"),
+        (["--backlogs", "2kb"], "--backlogs: no 2kb; there are: 1kb, 200b, kpl, 20kb"),
         (["--rounds", "0"], "it must be 1 or more"),
         (["--scale", "2"], "it must be above 0 and at most 1"),
     ],
@@ -202,6 +205,27 @@ def test_without_a_connector_a_sentence_says_so(
     assert said.startswith("Nothing is measured: there is no jar of awslabs'")
     assert command.main(["--connector", str(tmp_path / "none.jar")]) == 2
     assert "There is no file" in capsys.readouterr().out
+
+
+def test_columns_are_named_where_the_source_has_an_option_for_them(tmp_path: Path) -> None:
+    older, newer = tmp_path / "older", ROOT
+    older.mkdir()
+    found = of_backlog(JAR, [("older", older), ("newer", newer)], ["tuned-json"])
+    assert [each.names_columns for each in found] == [True, False, True, False]
+    few = [each.backlog_options(100, 1_000, ("partitionKey", "data")) for each in found]
+    assert [each.get("columns") for each in few] == ["partitionKey,data", None] * 2
+    assert "columns" not in found[0].backlog_options(100, 1_000)
+
+
+def test_a_folder_is_measured_where_it_is(tmp_path: Path) -> None:
+    with command.checked_out([str(tmp_path)]) as trees:
+        assert trees == [(tmp_path.name, tmp_path)]
+
+
+def test_calls_of_large_records_stay_below_the_services_limit() -> None:
+    large = Backlog("large", "large", 20_000, 25_000)
+    assert large.records_per_call == 200
+    assert large.scaled(0.04).rows == 1_000
 
 
 def test_a_query_imports_the_revision_that_is_measured(tmp_path: Path) -> None:

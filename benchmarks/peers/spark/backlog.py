@@ -17,8 +17,13 @@ WARM_PART = 0.05
 
 
 def measure(
-    competitors: Sequence[Competitor], backlog: Backlog, rounds: int, say: Callable[[str], None]
+    competitors: Sequence[Competitor],
+    backlog: Backlog,
+    columns: Sequence[str],
+    rounds: int,
+    say: Callable[[str], None],
 ) -> Runs:
+    """columns: those that the queries read; () means all."""
     warm = backlog.scaled(WARM_PART)
     with serving(limits=False) as server:
         say(f"backlog {backlog.title}: putting {backlog.rows:,} rows")
@@ -27,18 +32,24 @@ def measure(
         return alternating(
             competitors,
             rounds,
-            lambda competitor: _round(competitor, server, backlog, warm),
+            lambda competitor: _round(competitor, server, backlog, warm, columns),
             lambda text: say(f"backlog {backlog.title}: {text}"),
         )
 
 
-def _round(competitor: Competitor, server: Server, backlog: Backlog, warm: Backlog) -> Measured:
+def _round(
+    competitor: Competitor,
+    server: Server,
+    backlog: Backlog,
+    warm: Backlog,
+    columns: Sequence[str],
+) -> Measured:
     record_bytes = backlog.size * backlog.per_aggregate
 
     def options(stream: str, rows: int) -> dict[str, str]:
         return {
             **competitor.options(server.endpoint, stream),
-            **competitor.backlog_options(rows // SHARDS, record_bytes),
+            **competitor.backlog_options(rows // SHARDS, record_bytes, columns),
         }
 
     task = Task(
@@ -48,6 +59,7 @@ def _round(competitor: Competitor, server: Server, backlog: Backlog, warm: Backl
         backlog.rows,
         options(WARM, warm.rows),
         warm.rows,
+        columns=() if competitor.names_columns else columns,
         server=server.pid,
     )
     with running(competitor, task) as query:

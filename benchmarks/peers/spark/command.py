@@ -10,11 +10,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks import tls
 from benchmarks.peers.spark import backlog, live
 from benchmarks.peers.spark.competitors import (
     OURS,
@@ -121,11 +122,22 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
         help=f"how the connector reads backlogs, of {', '.join(WAYS)}; default: all",
     )
     parser.add_argument(
+        "--columns",
+        type=lambda text: tuple(text.split(",")),
+        default=(),
+        metavar="NAME,...",
+        help="the columns of backlogs that are read, such as partitionKey,data; default: all",
+    )
+    parser.add_argument(
         "--also",
         action="append",
         default=[],
         metavar="REVISION",
-        help="sparkinesis of another git revision, as one more competitor; may be repeated",
+        help="sparkinesis of another git revision, or in a folder, as one more competitor; may be "
+        "repeated",
+    )
+    parser.add_argument(
+        "--tls", action="store_true", help="over TLS, with a certificate made for the run"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here, too")
     found = parser.parse_args(words)
@@ -159,16 +171,22 @@ def connector(named: Path | None, environment: Mapping[str, str], folder: Path) 
     return jars[0] if len(jars) == 1 else None
 
 
+def is_folder(revision: str) -> bool:
+    return Path(revision).is_dir()
+
+
 @contextmanager
 def checked_out(revisions: Sequence[str]) -> Iterator[list[tuple[str, Path]]]:
-    """Work trees of the revisions, for the time of the block."""
+    """The folders among the revisions, and work trees of the others for the time of the block."""
     with tempfile.TemporaryDirectory(prefix="peers-spark-") as folder:
-        trees = [(name, Path(folder) / str(number)) for number, name in enumerate(revisions)]
+        there = [(Path(name).name, Path(name).resolve()) for name in revisions if is_folder(name)]
+        names = [name for name in revisions if not is_folder(name)]
+        trees = [(name, Path(folder) / str(number)) for number, name in enumerate(names)]
         git = ["git", "-C", str(ROOT), "worktree"]
         try:
             for name, at in trees:
                 subprocess.run([*git, "add", "--quiet", "--detach", str(at), name], check=True)
-            yield trees
+            yield [*there, *trees]
         finally:
             for _, at in trees:
                 subprocess.run([*git, "remove", "--force", str(at)], check=False)
@@ -194,10 +212,10 @@ def main(words: Sequence[str]) -> int:
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the query, too
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
-    with checked_out(chosen.also) as trees:
+    with checked_out(chosen.also) as trees, tls.over_tls() if chosen.tls else nullcontext():
         found = measure(chosen, jar.resolve(), trees, console)
-    if chosen.json:
-        write_json(found, chosen.json)
+        if chosen.json:
+            write_json(found, chosen.json)
     console.print(f"Python {platform.python_version()}, {CORES} of {os.cpu_count()} cores, {jar}.")
     return 0
 
@@ -221,14 +239,15 @@ def measure(
             if part == "backlog":
                 for each in BACKLOGS:
                     if each.name in chosen.backlogs:
-                        rows = each.scaled(chosen.scale)
                         runs = backlog.measure(
-                            of_backlog(jar, trees, chosen.ways), rows, chosen.rounds, say
+                            of_backlog(jar, trees, chosen.ways),
+                            each.scaled(chosen.scale),
+                            chosen.columns,
+                            chosen.rounds,
+                            say,
                         )
-                        add(
-                            f"backlog, {each.title}",
-                            results(each.title, runs, OURS, BACKLOG_FIGURES),
-                        )
+                        title = ", ".join((each.title, *chosen.columns))
+                        add(f"backlog, {title}", results(title, runs, OURS, BACKLOG_FIGURES))
             else:
                 once, figures = LIVE[part]
                 say(part)

@@ -24,6 +24,8 @@ class Competitor:
     source: Path | None = None
     """The folder from which sparkinesis is imported; None: this checkout's."""
     conf: dict[str, str] = field(default_factory=dict)
+    names_columns: bool = False
+    """Whether the source has the option `columns`; where it has not, the query selects them."""
 
     @property
     def is_ours(self) -> bool:
@@ -58,15 +60,22 @@ class Competitor:
             "kinesis.failOnDataLoss": "true",
         }
 
-    def backlog_options(self, rows_per_shard: int, record_bytes: int) -> dict[str, str]:
-        """The further options for a backlog on a server without limits.
+    def backlog_options(
+        self, rows_per_shard: int, record_bytes: int, columns: Sequence[str] = ()
+    ) -> dict[str, str]:
+        """The further options for a backlog on a server without limits; columns: () means all.
 
         The connector's task ends when it has `maxFetchRecordsPerShard` rows; with fewer, it waits
         for more for 5 to 10 seconds. So it is tuned with the very number of rows that there are,
         with pages of `PAGE_BYTES`, and with no pause between pages.
         """
         if self.is_ours:
-            return {"shardCallsPerSecond": "unlimited", "shardBytesPerSecond": "unlimited"}
+            named = {"columns": ",".join(columns)} if columns and self.names_columns else {}
+            return {
+                "shardCallsPerSecond": "unlimited",
+                "shardBytesPerSecond": "unlimited",
+                **named,
+            }
         if not self.tuned:
             return {}
         page = max(1, min(10_000, PAGE_BYTES // record_bytes))
@@ -113,4 +122,16 @@ def by_default(jar: Path | None, before: list[tuple[str, Path]]) -> list[Competi
 
 
 def _ours(before: list[tuple[str, Path]]) -> list[Competitor]:
-    return [Competitor(OURS), *(Competitor(f"{OURS} {name}", source=at) for name, at in before)]
+    return [
+        Competitor(OURS, names_columns=True),
+        *(
+            Competitor(f"{OURS} {name}", source=at, names_columns=_has_columns(at))
+            for name, at in before
+        ),
+    ]
+
+
+def _has_columns(source: Path) -> bool:
+    """Whether sparkinesis in this folder has the option `columns`."""
+    table = source / "src/sparkinesis/source/options/option_table.py"
+    return table.exists() and '"columns":' in table.read_text()

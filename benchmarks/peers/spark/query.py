@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ class Task:
     warm_rows: int = 0
     is_counted: bool = False
     """Whether foreachBatch also counts the batch, before it collects the rows."""
+    columns: Sequence[str] = ()
+    """What the query into nothing selects; (): all that the source has."""
     server: int = 0
     """The server's process, whose CPU seconds are told of, too."""
     patience: float = 300.0
@@ -87,10 +90,9 @@ def read_rows(
 ) -> Read:
     """Run a query into nothing until that many rows have come."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as checkpoint:
+        rows_read = spark.readStream.format(task.data_source).options(**options).load()
         query = (
-            spark.readStream.format(task.data_source)
-            .options(**options)
-            .load()
+            (rows_read.select(*task.columns) if task.columns else rows_read)
             .writeStream.format("noop")
             .option("checkpointLocation", checkpoint)
             .start()

@@ -13,6 +13,7 @@ from sparkinesis.stream.kpl.pack import aggregate
 
 SHARDS = 4
 HASH_KEYS = 2**128
+CALL_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Backlog:
 
     @property
     def records_per_call(self) -> int:
-        return 500 if self.per_aggregate == 1 else 100
+        return min(500, CALL_BYTES // self.size) if self.per_aggregate == 1 else 100
 
     @property
     def rows_per_call(self) -> int:
@@ -47,6 +48,7 @@ BACKLOGS = (
     Backlog("1kb", "1 KB, plain", 1_000, 500_000),
     Backlog("200b", "200 B, plain", 200, 2_000_000),
     Backlog("kpl", "200 B, 100 in a KPL aggregate", 200, 2_000_000, per_aggregate=100),
+    Backlog("20kb", "20 KB, plain", 20_000, 25_000),
 )
 
 

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from benchmarks.peers.spark.competitors import REGION, Competitor
 from benchmarks.peers.spark.query import Task
+from benchmarks.tls import BOTO3S
 
 ROOT = Path(__file__).resolve().parents[3]
 PATIENCE = 300.0
@@ -92,8 +93,10 @@ def _receive(process: subprocess.Popen[str], told: queue.Queue[str | None]) -> N
 def environment(competitor: Competitor, folder: str) -> dict[str, str]:
     source = competitor.source or ROOT
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    trusted = {name: os.environ[name] for name in (BOTO3S,) if name in os.environ}
     return {
         **kept,
+        **trusted,
         "PYTHONPATH": os.pathsep.join([str(source / "src"), str(ROOT)]),
         "TMPDIR": folder,
         "SPARK_LOCAL_DIRS": folder,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TypeAlias
 
+from benchmarks import tls
 from benchmarks.local_server import JSON
 from benchmarks.local_server import Client as OneConnection
 from sparkinesis.local import LocalServer
@@ -26,8 +27,8 @@ IDLE = 1.0
 class Client(OneConnection):
     """Connects again after a pause."""
 
-    def __init__(self, port: int) -> None:
-        super().__init__(port)
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(endpoint)
         self._used = time.monotonic()
 
     def send(self, operation: str, body: bytes, encoding: str = JSON) -> bytes:
@@ -64,7 +65,7 @@ def serving(*, limits: bool) -> Iterator[Server]:
     try:
         endpoint = ours.recv()
         assert process.pid is not None
-        client = Client(int(endpoint.rpartition(":")[2]))
+        client = Client(endpoint)
         yield Server(endpoint, process.pid, client, ours)
         client.close()
     finally:
@@ -81,7 +82,7 @@ def asked(pipe: Connection) -> bool:
 
 
 def _serve(pipe: Connection, limits: bool) -> None:
-    with LocalServer(limits=limits) as server:
+    with LocalServer(limits=limits, certificate=tls.certificate()) as server:
         pipe.send(server.endpoint_url)
         while asked(pipe):
             log = server.kinesis.calls
