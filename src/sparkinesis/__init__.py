@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from sparkinesis.worker.lifecycle.worker import Worker
     from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
     from sparkinesis.worker.options import WorkerOptions
-    from sparkinesis.worker.processors.functions import processor
+    from sparkinesis.worker.processors.function_processors import processor
     from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
     from sparkinesis.worker.reporting.log_context import LogContext
 
@@ -159,7 +159,7 @@ _HOMES = {
     "deaggregate": "stream.kpl.unpack",
     "hash_key": "stream.shard",
     "lag": "source.watching.query_progress",
-    "processor": "worker.processors.functions",
+    "processor": "worker.processors.function_processors",
     "watch": "source.watching.watch",
 }
 """Inner modules of the names. Imported lazily: a Spark query needs none of them, and

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from sparkinesis.fleet.fleet import Fleet
     from sparkinesis.fleet.fleet_options import FleetOptions
     from sparkinesis.worker.lifecycle.batch_loop import BatchLoop, RecordLoop
-    from sparkinesis.worker.processors.functions import Processor
+    from sparkinesis.worker.processors.function_processors import Processor
     from sparkinesis.worker.processors.processor import ProcessorFactory
 
 

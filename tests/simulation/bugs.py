@@ -406,7 +406,7 @@ a cancelled coroutine is checkpointed | automatic_checkpoints_cover_processed_re
     - CancelledError() if future.cancelled()
     + None if future.cancelled()
 a function's batches are not checkpointed | automatic_checkpoints_come_in_time | rare
-    worker.processors.functions:RecordFunction.options
+    worker.processors.function_processors:RecordFunction.options
     + return options
 a batch is checkpointed before its loop asks again
     | automatic_checkpoints_cover_processed_records

@@ -17,7 +17,7 @@ from sparkinesis.worker.lifecycle.batch_loop import BatchLoop
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamConfig
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processors.functions import Processor
+from sparkinesis.worker.processors.function_processors import Processor
 from sparkinesis.worker.processors.processor import ProcessorFactory, RecordProcessor
 from tests.simulation import history as events
 from tests.simulation.history import History, Way

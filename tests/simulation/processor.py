@@ -16,7 +16,7 @@ from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords
 from sparkinesis.worker.lifecycle.batch_loop import LoopBatch
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, Skip, Stop
-from sparkinesis.worker.processors.functions import RecordFunction
+from sparkinesis.worker.processors.function_processors import RecordFunction
 from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
 from tests.simulation.coroutines import Pauses
 from tests.simulation.history import History, Policy

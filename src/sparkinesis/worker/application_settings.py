@@ -42,7 +42,11 @@ from sparkinesis.worker.lifecycle.streams.stream_config import (
 )
 from sparkinesis.worker.on_error import RETRY, DeadLetter, OnError, check_policy, last_resort
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions
-from sparkinesis.worker.processors.functions import Processor, check_processor, function_of
+from sparkinesis.worker.processors.function_processors import (
+    Processor,
+    check_processor,
+    function_of,
+)
 
 if TYPE_CHECKING:
     from sparkinesis.worker.processors.processor import ProcessorFactory

@@ -23,7 +23,7 @@ from sparkinesis.worker.lifecycle.settings import ReadRange
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processors.functions import Processor
+from sparkinesis.worker.processors.function_processors import Processor
 
 _log = logging.getLogger(__name__)
 

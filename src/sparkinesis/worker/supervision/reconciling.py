@@ -176,18 +176,19 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class Restarts:
-    """The last beginning in each slot, so that the next ones count as restarts.
+    """The restarts so far, and the last beginning in each slot, so that the next one counts.
 
     A slot gets another job when its job has ended, and Spark may run the task of a job again.
     """
 
+    count: int = 0
     submitted: frozenset[int] = frozenset()
     """The slots that have had a job."""
     begun: Mapping[int, tuple[int, str]] = field(default_factory=dict)
     """The job and the worker that began last in a slot."""
 
-    def after(self, roster: Roster, actions: Iterable[Action]) -> tuple[Restarts, int]:
-        """Return what has begun after these actions, and the number of those that began again.
+    def after(self, roster: Roster, actions: Iterable[Action]) -> Restarts:
+        """Return what has begun after these actions.
 
         roster: as it is after the actions. A slot that is removed is forgotten.
         """
@@ -204,4 +205,4 @@ class Restarts:
                 # The first worker of another job came with that job. A start may be said twice.
                 again += job == member.job and worker_id != member.worker_id
                 begun[member.slot] = member.job, member.worker_id
-        return Restarts(frozenset(submitted), begun), again
+        return Restarts(self.count + again, frozenset(submitted), begun)

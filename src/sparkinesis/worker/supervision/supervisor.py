@@ -131,14 +131,11 @@ class Supervisor:
         self._clock = clock
         self._state = SupervisorState(
             title,
-            supervised.name,
-            supervised.reads,
+            supervised,
             supervised.shutdown_within,
             Roster(rules).scaled(workers),
             # By then, the lease table shows that a worker has died.
             GatheredReports(supervised.failover_time + 2 * rules.heartbeat_interval),
-            closes_within=supervised.closes_within,
-            has_shards=supervised.has_shards,
         )
         for note in notes:
             self._change_to(self._state.note(note))
@@ -175,7 +172,7 @@ class Supervisor:
     def _groups(self) -> Groups:
         state = self._state
         live = state.reports.live(state.roster, self._clock())
-        return state.reports.series.groups(state.application, live)
+        return state.reports.series.groups(state.supervised.name, live)
 
     def _parts(self) -> list[Part]:
         thread = self._thread
@@ -252,11 +249,11 @@ class Supervisor:
 
     def _reconcile(self) -> None:
         now = self._clock()
-        before = self._state.restarted
+        before = self._state.restarts.count
         state, actions = self._state.reconciled(now)
         self._change_to(state)
-        if state.restarted > before:
-            self.served.metrics.add(FLEET_RESTARTS, (), state.restarted - before)
+        if (again := state.restarts.count - before) > 0:
+            self.served.metrics.add(FLEET_RESTARTS, (), again)
         for action in actions:
             self._execute(action)
         self._publish(self._state.status(now))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sparkinesis.status import FleetState, FleetStatus, WorkerState
 from sparkinesis.worker.supervision import notes
@@ -20,6 +21,7 @@ from sparkinesis.worker.supervision.control_messages import (
 from sparkinesis.worker.supervision.gathered_reports import GatheredReports
 from sparkinesis.worker.supervision.reconciling import Action, Restarts, reconcile
 from sparkinesis.worker.supervision.roster import Roster
+from sparkinesis.worker.supervision.supervised import Supervised
 
 _LONG_WAIT = 10.0
 """Seconds that a task may wait for Spark before a note says so."""
@@ -31,24 +33,17 @@ class SupervisorState:
 
     title: str
     """The name of the workers together, for the log."""
-    application: str
-    stream: str
-    """The names of the streams, as far as known."""
+    supervised: Supervised[Any]
+    """The application, which stays as it is."""
     shutdown_within: float
     """Seconds that the workers have for a shutdown."""
     roster: Roster
     reports: GatheredReports
     restarts: Restarts = field(default_factory=Restarts)
-    restarted: int = 0
-    """The number of restarts so far."""
     are_all_graceful: bool = True
     """True while every worker that ended did so gracefully."""
     abandon_at: float | None = None
     """The time at which a shutdown cancels the remaining jobs."""
-    closes_within: float = 0.0
-    """Seconds that an orderly end may take beyond the time for a shutdown."""
-    has_shards: bool = True
-    """False for the workers of a queue."""
     noted_waiting: int = 0
     """The number of waiting workers in the last note about them."""
     unlogged: tuple[tuple[int, str], ...] = ()
@@ -56,7 +51,7 @@ class SupervisorState:
 
     def status(self, now: float) -> FleetStatus:
         """Return the fleet's status."""
-        return self.reports.status(self.application, self.stream, self.roster, now)
+        return self.reports.status(self.supervised.name, self.supervised.reads, self.roster, now)
 
     def note(self, text: str, level: int = logging.WARNING) -> SupervisorState:
         """Return a copy with another note, which is listed in the status and logged."""
@@ -125,7 +120,7 @@ class SupervisorState:
         state, member = self, self.roster.members.get(worker_id)
         if member is not None and member.state is not WorkerState.STANDBY:
             last = self.reports.workers[worker_id]
-            state = self.note(notes.lost(last, now, has_shards=self.has_shards))
+            state = self.note(notes.lost(last, now, has_shards=self.supervised.has_shards))
             state = replace(state, reports=state.reports.add_loss(worker_id))
         return replace(state, roster=self.roster.disconnected(worker_id, now))
 
@@ -163,7 +158,9 @@ class SupervisorState:
             # An error that ends all is raised, and needs no note.
             if error is None or roster.error is not None:
                 return state
-            return state.note(notes.process_ended(error, again, now, has_shards=self.has_shards))
+            return state.note(
+                notes.process_ended(error, again, now, has_shards=self.supervised.has_shards)
+            )
         if before.error is None and roster.error is not None:
             return state.note(f"The first workers could not run, and the fleet fails: {error}")
         return state.note(notes.submitted_again(again, error, now)) if again else state
@@ -202,7 +199,9 @@ class SupervisorState:
         if roster.state is not FleetState.SHUTTING_DOWN or roster.is_abandoned:
             return self
         if self.abandon_at is None:
-            patience = self.shutdown_within + self.closes_within + roster.rules.lost_after
+            patience = (
+                self.shutdown_within + self.supervised.closes_within + roster.rules.lost_after
+            )
             return replace(self, abandon_at=now + patience)
         if now < self.abandon_at:
             return self
@@ -212,7 +211,6 @@ class SupervisorState:
     def reconciled(self, now: float) -> tuple[SupervisorState, tuple[Action, ...]]:
         """Return the actions to take, in order, and the state after them."""
         roster, actions = reconcile(self.roster, now)
-        restarts, again = self.restarts.after(roster, actions)
         if roster.rules.ends_are_seen:
             # The successor of a process, which may have its worker id, counts from 0.
             reports = self.reports.forget(self.reports.workers.keys() - roster.members.keys())
@@ -222,7 +220,6 @@ class SupervisorState:
             self,
             roster=roster,
             reports=reports,
-            restarts=restarts,
-            restarted=self.restarted + again,
+            restarts=self.restarts.after(roster, actions),
         )
         return state, actions

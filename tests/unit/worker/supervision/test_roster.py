@@ -734,12 +734,10 @@ class Counting(Play):
     """A roster whose restarts are counted."""
 
     restarts = Restarts()
-    count = 0
 
     def then(self, fact: Fact | None = None):  # type: ignore[no-untyped-def]
         actions = super().then(fact)
-        self.restarts, again = self.restarts.after(self.roster, actions)
-        self.count += again
+        self.restarts = self.restarts.after(self.roster, actions)
         return actions
 
 
@@ -750,7 +748,7 @@ def started(workers: int = 1) -> Counting:
     for slot in range(workers):
         play.then(joins(str(slot), slot))
         play.then(reports(str(slot)))
-    assert play.count == 0, "nothing has begun again"
+    assert play.restarts.count == 0, "nothing has begun again"
     return play
 
 
@@ -758,27 +756,27 @@ def test_a_job_in_a_slot_that_had_one_is_a_restart_and_its_worker_is_not_another
     play = started()
     play.then(breaks("0"))
     play.then(job_ends("lost"))
-    assert play.count == 0, "it has not begun yet"
+    assert play.restarts.count == 0, "it has not begun yet"
     play.after(RULES.backoff(0, 1))
-    assert play.count == 1
+    assert play.restarts.count == 1
     play.then(joins("new", job=2))
     play.then(reports("new"))
-    assert play.count == 1
+    assert play.restarts.count == 1
 
 
 def test_a_task_that_spark_runs_again_is_a_restart() -> None:
     play = started()
     play.then(breaks("0"))
     play.then(joins("new", attempt=1))
-    assert play.count == 1
+    assert play.restarts.count == 1
 
 
 def test_a_second_copy_of_a_task_is_none_until_it_takes_over() -> None:
     play = started()
     play.then(joins("copy", attempt=1))
-    assert play.count == 0
+    assert play.restarts.count == 0
     play.then(breaks("0"))
-    assert play.count == 1
+    assert play.restarts.count == 1
 
 
 @pytest.mark.parametrize("is_running", [True, False], ids=["at work", "to be started again"])
@@ -786,7 +784,7 @@ def test_a_worker_that_comes_again_is_the_same_one(is_running: bool) -> None:
     play = started()
     play.then(breaks("0"))
     play.then(joins("0", is_running=is_running))
-    assert play.count == 0
+    assert play.restarts.count == 0
 
 
 def test_more_workers_are_none_and_a_slot_that_was_removed_begins_anew() -> None:
@@ -798,7 +796,7 @@ def test_more_workers_are_none_and_a_slot_that_was_removed_begins_anew() -> None
     play.then(job_ends(job=2))
     play.then(scales(2))
     assert play.roster.slots[1].job == 3
-    assert play.count == 0
+    assert play.restarts.count == 0
     assert play.restarts.submitted == {0, 1}
 
 
@@ -812,5 +810,5 @@ def test_what_is_remembered_does_not_grow(slots: int) -> None:
         play.after(RULES.longest_backoff + 1)
         for slot in range(slots):
             play.then(joins(f"{job + 1}-{slot}", slot, job + 1))
-    assert play.count == 29 * slots
+    assert play.restarts.count == 29 * slots
     assert len(play.restarts.submitted) == len(play.restarts.begun) == slots

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from sparkinesis.application import Application, SupervisedApplication
+from sparkinesis.queue.application import QueueApplication, SupervisedQueue
 from sparkinesis.status import FleetState, WorkerState
 from sparkinesis.worker.supervision.control_messages import (
     Disconnected,
@@ -28,6 +30,9 @@ from sparkinesis.worker.supervision.supervisor_state import SupervisorState
 
 WITHIN = 30.0
 RULES = ProcessRules(1.0, 10.0, 1.0, 60.0)
+SUPERVISED = SupervisedApplication.of(
+    Application(name="app", stream="web", processor=print, region="us-east-1")
+)
 KILLED = "Worker w-0 (process 1, pid 100) was killed by SIGKILL"
 
 
@@ -37,7 +42,7 @@ class Program:
     def __init__(self, count: int = 2, rules: Rules = RULES) -> None:
         roster = Roster(rules).scaled(count)
         self.state = SupervisorState(
-            "Application app", "app", "web", WITHIN, roster, GatheredReports()
+            "Application app", SUPERVISED, WITHIN, roster, GatheredReports()
         )
         self.now = 0.0
 
@@ -115,12 +120,13 @@ def test_a_process_that_was_killed_is_replaced_and_the_notes_say_so() -> None:
     assert program.act() == (SendStart("w-0"),)
     program.says(0, Report((), 5, is_running=True))
     status = program.state.status(program.now)
-    assert (status.records, status.lost_workers, program.state.restarted) == (12, 1, 1)
+    assert (status.records, status.lost_workers, program.state.restarts.count) == (12, 1, 1)
 
 
 def test_what_a_killed_process_of_a_queue_had_in_hand_comes_again() -> None:
     program = running()
-    program.state = replace(program.state, has_shards=False)
+    queue = QueueApplication("orders", print, region="us-east-1")
+    program.state = replace(program.state, supervised=SupervisedQueue.of(queue))
     program.says(0, Report((), 7, is_running=True))
     program.ends(1)
     again = "the records that it had in hand are delivered again once their holds end"
@@ -133,7 +139,8 @@ def test_what_a_killed_process_of_a_queue_had_in_hand_comes_again() -> None:
 
 def test_processes_are_killed_once_an_orderly_end_has_taken_too_long() -> None:
     program = running(1)
-    program.state = replace(program.state, closes_within=7.0).shut_down(WITHIN)
+    supervised = replace(SUPERVISED, closes_within=7.0)
+    program.state = replace(program.state, supervised=supervised).shut_down(WITHIN)
     assert program.act() == (SendShutDown("w-0"),)
     assert program.act(WITHIN + 7.0 + RULES.lost_after - 0.1) == ()
     assert program.act(0.2) == (Cancel(1, at_once=True),)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 
 from sparkinesis.errors import OptionError
 from sparkinesis.events import FormerStreamDeleted, FormerStreamKept
@@ -18,12 +19,14 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.catalogue import LEASES_DELETED
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.lifecycle.settings import WorkerSettings
-from sparkinesis.worker.lifecycle.streams.background import LastingProblem
+from sparkinesis.worker.lifecycle.streams.background import Background, LastingProblem
+from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams
+from sparkinesis.worker.reporting.log_context import LogPlace
 
 
 class FormerLeases:
-    """Deletes the leases of streams that have left, when it is time. For one thread."""
+    """Ends what streams that have left still have, when it is time. For one thread."""
 
     def __init__(self, table: LeaseTable, former: FormerStreams, settings: WorkerSettings) -> None:
         self._metrics = settings.metrics
@@ -36,6 +39,8 @@ class FormerLeases:
         self._problem = LastingProblem(
             settings, "Deleting the leases of former streams fails", "will be retried"
         )
+        place = LogPlace(settings.application, settings.worker_id)
+        self._farewells = Background[None]("leave-stream", 1, place)
         self._since: dict[StreamIdentifier, float] = {}
         """The time since which a stream of the table is former, and nobody reads it."""
 
@@ -53,6 +58,12 @@ class FormerLeases:
         """Return the streams with leases that no worker of the application wants any more."""
         self._since = {key: at for key, at in self._since.items() if not is_wanted(key)}
         return left_streams(self._since, self._clock(), self._grace)
+
+    def finish(self, read: Mapping[StreamIdentifier, OpenStream]) -> None:
+        """Deregister the consumers of streams that this worker has read, in the background."""
+        for stream, one in read.items():
+            self._farewells.start(stream, partial(one.retrieval.finish, lambda: True))
+        self._farewells.collect()
 
     def delete(
         self,

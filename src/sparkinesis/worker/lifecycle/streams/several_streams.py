@@ -127,7 +127,6 @@ class SeveralStreams(SharedStreams):
         place = LogPlace(settings.application, settings.worker_id)
         self._identities = Background[Found]("identify-streams", _AT_ONCE, place)
         self._openings = Background[OpenStream]("open-stream", _AT_ONCE, place)
-        self._farewells = Background[None]("leave-stream", 1, place)
         self._table_problem = LastingProblem(
             settings, "The lease table keeps streams from being opened", "will be retried"
         )
@@ -364,10 +363,8 @@ class SeveralStreams(SharedStreams):
     def _leave(self, seen: Snapshot, wait: Callable[[float], bool]) -> None:
         """Delete the leases of streams that have left, and deregister their consumers, in time."""
         left = self._former.left(self.wants)
-        for stream in self._left.keys() & left:
-            finish = self._left[stream].retrieval.finish
-            self._left = {key: one for key, one in self._left.items() if key != stream}
-            self._farewells.start(stream, partial(finish, lambda: True))
-        self._farewells.collect()
+        read = {stream: self._left[stream] for stream in self._left.keys() & left}
+        self._left = {key: one for key, one in self._left.items() if key not in read}
+        self._former.finish(read)
         if left and audits(self._settings.worker_id, seen.leases, seen):
             self._former.delete(seen, self.wants, lambda: wait(0))

@@ -20,7 +20,7 @@ from sparkinesis.stream.address import (
 from sparkinesis.stream.position import InitialPosition, position_option
 from sparkinesis.worker.on_error import OnError, check_policy
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processors.functions import Processor, RecordFunction
+from sparkinesis.worker.processors.function_processors import Processor, RecordFunction
 from sparkinesis.worker.processors.processor import ProcessorFactory
 from sparkinesis.worker.processors.user_methods import asynchronous, why_not_callable
 

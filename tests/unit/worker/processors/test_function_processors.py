@@ -11,7 +11,11 @@ import pytest
 import sparkinesis
 from sparkinesis.errors import OptionError, ProcessorError
 from sparkinesis.worker.options import WorkerOptions
-from sparkinesis.worker.processors.functions import RecordFunction, check_processor, function_of
+from sparkinesis.worker.processors.function_processors import (
+    RecordFunction,
+    check_processor,
+    function_of,
+)
 from sparkinesis.worker.processors.processor import RecordProcessor
 
 
