@@ -12,9 +12,10 @@ import pytest
 from benchmarks.local_server import Client
 from benchmarks.peers.__main__ import main as peers
 from benchmarks.peers.spark import command, producer
+from benchmarks.peers.spark.backlog import task_of
 from benchmarks.peers.spark.competitors import JSON, Competitor, of_backlog
 from benchmarks.peers.spark.processes import Cpu, Meter
-from benchmarks.peers.spark.records import SHARDS, Backlog, fill
+from benchmarks.peers.spark.records import BACKLOGS, SHARDS, Backlog, fill
 from benchmarks.peers.spark.rounds import Runs, alternating, ratio, results, spread
 from benchmarks.peers.spark.running import ROOT, QueryFailedError, environment
 from benchmarks.peers.spark.server import serving
@@ -212,9 +213,14 @@ def test_columns_are_named_where_the_source_has_an_option_for_them(tmp_path: Pat
     older.mkdir()
     found = of_backlog(JAR, [("older", older), ("newer", newer)], ["tuned-json"])
     assert [each.names_columns for each in found] == [True, False, True, False]
-    few = [each.backlog_options(100, 1_000, ("partitionKey", "data")) for each in found]
-    assert [each.get("columns") for each in few] == ["partitionKey,data", None] * 2
-    assert "columns" not in found[0].backlog_options(100, 1_000)
+    rows, columns = BACKLOGS[0], ("partitionKey", "data")
+    with serving(limits=False) as server:
+        few = [task_of(each, server, rows, rows, columns) for each in found]
+        every = task_of(found[0], server, rows, rows, ())
+    named = [each.options.get("columns") for each in few]
+    assert named == [each.warm.get("columns") for each in few] == ["partitionKey,data", None] * 2
+    assert [each.columns for each in few] == [(), columns] * 2, "the others select them"
+    assert "columns" not in every.options
 
 
 def test_a_folder_is_measured_where_it_is(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,15 @@ import pytest
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from benchmarks import __main__ as command
-from benchmarks import tls
+from benchmarks import fleet, tls
 from benchmarks.filled_server import filled_server
 from benchmarks.local_server import Client, running
 from benchmarks.peers import processes
 from benchmarks.peers.spark import running as spark
 from benchmarks.peers.spark.competitors import Competitor
+from benchmarks.peers.spark.server import serving as serving_spark
 from benchmarks.report import Result, print_table, write_json
+from benchmarks.shards_server import serving as serving_shards
 from sparkinesis.local import ManualClock
 
 
@@ -53,10 +56,22 @@ def test_a_server_and_its_clients_speak_tls() -> None:
 
 
 @pytest.mark.usefixtures("over_tls")
-def test_the_command_is_started_with_the_certificate() -> None:
-    with running() as client:
+@pytest.mark.parametrize("serve", [running, fleet.server])
+def test_the_command_is_started_with_the_certificate(
+    serve: Callable[[], AbstractContextManager[Client]],
+) -> None:
+    with serve() as client:
         assert client.endpoint.startswith("https://")
         assert client.call("ListStreams")["StreamNames"] == []
+
+
+@pytest.mark.usefixtures("over_tls")
+def test_servers_of_other_processes_speak_tls() -> None:
+    with serving_spark(limits=False) as server:
+        assert server.endpoint.startswith("https://")
+        assert server.client.call("ListStreams")["StreamNames"] == []
+    with serving_shards(has_moto=False) as shards:
+        assert shards.endpoint.startswith("https://")
 
 
 def test_without_the_option_there_is_no_tls() -> None:

@@ -32,18 +32,15 @@ def measure(
         return alternating(
             competitors,
             rounds,
-            lambda competitor: _round(competitor, server, backlog, warm, columns),
+            lambda each: _round(each, task_of(each, server, backlog, warm, columns)),
             lambda text: say(f"backlog {backlog.title}: {text}"),
         )
 
 
-def _round(
-    competitor: Competitor,
-    server: Server,
-    backlog: Backlog,
-    warm: Backlog,
-    columns: Sequence[str],
-) -> Measured:
+def task_of(
+    competitor: Competitor, server: Server, backlog: Backlog, warm: Backlog, columns: Sequence[str]
+) -> Task:
+    """What a competitor's query is told."""
     record_bytes = backlog.size * backlog.per_aggregate
 
     def options(stream: str, rows: int) -> dict[str, str]:
@@ -52,7 +49,7 @@ def _round(
             **competitor.backlog_options(rows // SHARDS, record_bytes, columns),
         }
 
-    task = Task(
+    return Task(
         competitor.data_source,
         competitor.session(),
         options(STREAM, backlog.rows),
@@ -62,12 +59,15 @@ def _round(
         columns=() if competitor.names_columns else columns,
         server=server.pid,
     )
+
+
+def _round(competitor: Competitor, task: Task) -> Measured:
     with running(competitor, task) as query:
         told = query.next()
     if told is None:
         raise QueryFailedError("no answer")
-    if told["rows"] != backlog.rows:
-        raise QueryFailedError(f"{told['rows']:,} rows came out of {backlog.rows:,}")
+    if told["rows"] != task.rows:
+        raise QueryFailedError(f"{told['rows']:,} rows came out of {task.rows:,}")
     return {
         "rows/s": told["rows"] / told["batch_seconds"],
         "rows/s with the start": told["rows"] / told["seconds"],
