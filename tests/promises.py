@@ -154,7 +154,9 @@ subscriptions:
 local-server:
     integration/local/test_web_pages.py
     integration/local/test_unfinished_requests.py
-any-input: hostile
+any-input:
+    hostile
+    unit/stream/calls/answers/test_cbor.py
 direct-calls: integration/stream/direct
 other-servers:
     properties/test_other_servers.py

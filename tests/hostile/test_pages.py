@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
+import cbor2
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.errors import CorruptEventStreamError, ServiceError
 from sparkinesis.local.wire.push import framed
-from sparkinesis.stream.calls.answers.decoding import decode_event, decode_page
+from sparkinesis.stream.calls.answers.cbor import UnreadError, read_object
+from sparkinesis.stream.calls.answers.decoding import decode_cbor_page, decode_event, decode_page
 from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder
 from sparkinesis.stream.page import Page, SubscribeToShardEvent, shard_of
 from sparkinesis.stream.position import AfterRecord, parse_position
@@ -64,7 +67,49 @@ answers = fields(
     MillisBehindLatest=st.integers(0, 10**9),
     ChildShards=st.lists(children, max_size=2),
 )
-RECORD = {"Data": "YQ==", "PartitionKey": "k", "SequenceNumber": "5"}
+RECORD = {
+    "ApproximateArrivalTimestamp": 1.79e9,
+    "Data": "YQ==",
+    "PartitionKey": "k",
+    "SequenceNumber": "5",
+}
+
+
+def in_json(answer: dict[str, Any]) -> bytes:
+    return json.dumps(answer).encode("utf-8", "replace")
+
+
+def in_cbor(answer: Any) -> bytes:
+    """The same, with data in bytes and times in milliseconds wherever they are such."""
+    return cbor2.dumps(_of_cbor("", answer))
+
+
+def _of_cbor(name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_text(key): _of_cbor(key, inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_of_cbor("", inner) for inner in value]
+    if name == "ApproximateArrivalTimestamp" and isinstance(value, int | float):
+        ms = value * 1000
+        return cbor2.CBORTag(1, round(ms) if abs(ms) < 2**63 else ms)
+    if name == "Data" and isinstance(value, str):
+        try:
+            return base64.b64decode(value, validate=True)
+        except ValueError:
+            return _text(value)
+    return _text(value) if isinstance(value, str) else value
+
+
+def _text(value: str) -> str:
+    return value.encode("utf-8", "replace").decode()
+
+
+ENCODINGS: dict[str, tuple[Callable[[Any], bytes], Callable[[bytes], Page]]] = {
+    "JSON": (in_json, decode_page),
+    "CBOR": (in_cbor, decode_cbor_page),
+}
+REFUSED = (ServiceError, UnreadError)
+in_both = pytest.mark.parametrize("encoding", ENCODINGS)
 
 
 def use(page: Page | SubscribeToShardEvent) -> None:
@@ -79,42 +124,58 @@ def use(page: Page | SubscribeToShardEvent) -> None:
         assert shard_of(child).hash_range is not None
 
 
+@in_both
 @settings(max_examples=examples(250), deadline=None)
-@given(answers)
-@example({"Records": [{**RECORD, "PartitionKey": None}]})
-@example({"Records": [{"Data": "YQ==", "SequenceNumber": "5"}]})
-@example({"Records": [{**RECORD, "ApproximateArrivalTimestamp": 1e300}]})
-@example({"Records": [{**RECORD, "ApproximateArrivalTimestamp": -1}]})
-@example({"Records": [{**RECORD, "SequenceNumber": "LATEST"}]})
-@example({"Records": [{**RECORD, "SequenceNumber": "9" * 200}]})
-@example({"Records": [], "MillisBehindLatest": 10**30})
-def test_any_answer_is_a_page_or_an_error(answer: dict[str, Any]) -> None:
-    body = json.dumps(answer).encode("utf-8", "replace")
+@given(answer=answers)
+@example(answer={"Records": [{**RECORD, "PartitionKey": None}]})
+@example(answer={"Records": [{"Data": "YQ==", "SequenceNumber": "5"}]})
+@example(answer={"Records": [{**RECORD, "ApproximateArrivalTimestamp": 1e300}]})
+@example(answer={"Records": [{**RECORD, "ApproximateArrivalTimestamp": -1}]})
+@example(answer={"Records": [{**RECORD, "SequenceNumber": "LATEST"}]})
+@example(answer={"Records": [{**RECORD, "SequenceNumber": "9" * 200}]})
+@example(answer={"Records": [], "MillisBehindLatest": 10**30})
+def test_any_answer_is_a_page_or_an_error(encoding: str, answer: dict[str, Any]) -> None:
+    encode, decode = ENCODINGS[encoding]
     try:
-        page = decode_page(body)
-    except ServiceError as error:
+        page = decode(encode(answer))
+    except REFUSED as error:
         assert len(str(error)) < 500
     else:
         use(page)
     try:
-        event = decode_event(body)
+        event = decode_event(in_json(answer))
     except CorruptEventStreamError as error:
         assert len(str(error)) < 500
     else:
         use(event)
 
 
+@in_both
 @settings(deadline=None)
-@given(st.binary(max_size=60), st.lists(st.integers(0, 80), max_size=4))
-def test_bytes_in_place_of_a_pages_are_an_error(data: bytes, cuts: list[int]) -> None:
-    page = json.dumps({"Records": [RECORD]}).encode()
-    with pytest.raises(ServiceError):
-        decode_page(data)
+@given(data=st.binary(max_size=60), cuts=st.lists(st.integers(0, 80), max_size=4))
+def test_bytes_in_place_of_a_pages_are_an_error(
+    encoding: str, data: bytes, cuts: list[int]
+) -> None:
+    encode, decode = ENCODINGS[encoding]
+    page = encode({"Records": [RECORD, {**RECORD, "SequenceNumber": "6"}]})
+    with pytest.raises(REFUSED):
+        decode(data)
     for at in cuts:
         body = page[:at] + data + page[at:]
         try:
-            use(decode_page(body))
-        except ServiceError as error:
+            use(decode(body))
+        except REFUSED as error:
+            assert len(str(error)) < 500
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=60), st.lists(st.integers(0, 80), max_size=4))
+def test_bytes_in_place_of_an_errors_are_read_or_refused(data: bytes, cuts: list[int]) -> None:
+    whole = cbor2.dumps({"__type": "ResourceNotFoundException", "message": "gone"})
+    for body in (data, *(whole[:at] + data + whole[at:] for at in cuts)):
+        try:
+            json.dumps(read_object(body), default=repr)
+        except UnreadError as error:
             assert len(str(error)) < 500
 
 

@@ -27,7 +27,7 @@ from sparkinesis.stream.calls.answers.guards import understood
 from sparkinesis.stream.calls.direct.direct_client import DirectClient
 from sparkinesis.stream.calls.direct.usual import usual_settings
 from sparkinesis.stream.calls.explain import explain, is_unknown_position
-from sparkinesis.stream.calls.operations import BOUNDS, DECODERS, take_from_parser
+from sparkinesis.stream.calls.operations import BOUNDS, DECODERS, IN_CBOR, take_from_parser
 from sparkinesis.stream.calls.retry import Attempts, Backoff, Retries, result_of
 from sparkinesis.stream.calls.session import READ_TIMEOUT, client_of, open_session
 from sparkinesis.stream.position import Position
@@ -270,6 +270,7 @@ def _open(region: str | None, endpoint: str | None, credentials: CredentialSourc
         DECODERS,
         bounds=BOUNDS,
         streamed={"SubscribeToShard"},
+        in_cbor=IN_CBOR,
         most_idle=MOST_CONNECTIONS,
         read_timeout=READ_TIMEOUT,
         usual=usual_settings("kinesis", region, endpoint, credentials),

@@ -75,6 +75,8 @@ class StreamClient(StreamCaller):
         self.wall_clock_ms = wall_clock_ms
         self._arn = address.arn or ""
         """Empty until DescribeStreamSummary returns the ARN, which never changes for a name."""
+        self._in_cbor: set[str] = set()
+        """The shards whose last page was such that CBOR pays."""
 
     def describe(self, retry: Backoff | None = None) -> StreamSummary:
         """Call DescribeStreamSummary. Raises `StreamNotFoundError` if the stream does not exist."""
@@ -224,7 +226,10 @@ class StreamClient(StreamCaller):
         def get(client: Any) -> Any:
             nonlocal sent_ms
             sent_ms = self.wall_clock_ms()  # of this attempt
-            answer = client.get_records(**request)
+            ask = client.get_records
+            if shard_id in self._in_cbor:
+                ask = getattr(client, "get_records_in_cbor", ask)
+            answer = ask(**request)
             page = answer["Page"]
             if page.records:
                 warn_if_mended(page, shard_id, self.address)
@@ -238,6 +243,8 @@ class StreamClient(StreamCaller):
         # If the clocks differ, the service's clock is known to the second only.
         asked_ms = now_ms - took_ms // 1000 * 1000 if now_ms % 1000 == 0 else min(now_ms, sent_ms)
         fetched = Fetched(answer["Page"], answer["Size"], now_ms, asked_ms)
+        note = self._in_cbor.add if _pays_in_cbor(fetched) else self._in_cbor.discard
+        note(shard_id)
         self.count_fetched(shard_id, fetched)
         return fetched
 
@@ -310,6 +317,15 @@ class StreamClient(StreamCaller):
     def service_time(self, answer: Mapping[str, Any], sent_ms: int | None = None) -> int:
         """Return the service's clock (epoch ms) at an answer to a call sent at ``sent_ms``."""
         return service_time(_headers(answer), self.wall_clock_ms(), sent_ms)
+
+
+_LEAST_PAGE, _LEAST_RECORD = 64 * 1024, 1_000
+"""Bytes from which a page takes less CPU in CBOR, and from which its records do, on average
+(`benchmarks/call.py`). Without TLS, records of 1 KB take as much in both."""
+
+
+def _pays_in_cbor(fetched: Fetched) -> bool:
+    return fetched.size >= max(_LEAST_PAGE, _LEAST_RECORD * len(fetched.page.records))
 
 
 def _headers(answer: Mapping[str, Any]) -> Mapping[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from sparkinesis.stream.calls.answers.decoding import data_size, decode_page
+from sparkinesis.stream.calls.answers.decoding import data_size, decode_cbor_page, decode_page
 from sparkinesis.stream.calls.answers.guards import MIB, Bound
 from sparkinesis.stream.calls.direct.direct_client import Decoder, decode_answer
 from sparkinesis.stream.calls.direct.http_answer import HttpAnswer
@@ -53,6 +53,11 @@ def _decode_answer_page(answer: HttpAnswer) -> dict[str, Any]:
     return {"Page": page, "Size": data_size(len(answer.body), page)}
 
 
+def _decode_cbor_page(answer: HttpAnswer) -> dict[str, Any]:
+    page = decode_cbor_page(answer.body)
+    return {"Page": page, "Size": data_size(len(answer.body), page, is_cbor=True)}
+
+
 def _decode_summary(answer: HttpAnswer) -> dict[str, Any]:
     found = decode_answer(answer)
     summary: dict[str, Any] = found.get("StreamDescriptionSummary", {})
@@ -72,6 +77,9 @@ DECODERS: Mapping[str, Decoder] = {
     "SubscribeToShard": lambda answer: {"Body": answer.stream},
     **dict.fromkeys(ON_QUEUES, lambda answer: {"Body": answer.body}),
 }
+
+IN_CBOR: Mapping[str, Decoder] = {"GetRecords": _decode_cbor_page}
+"""Of the operations that may be asked for CBOR, which pays for long answers."""
 
 
 def take_from_parser(client: Any) -> None:

@@ -1,4 +1,4 @@
-"""Decodes GetRecords answers and events from JSON into typed values, in C.
+"""Decodes GetRecords answers and events into typed values: from JSON in C, or from CBOR.
 
 Fields that the values do not have (``EncryptionType``, and fields that the service adds later) are
 skipped. The data of large records is decoded apart from the rest, and records are put in order.
@@ -20,6 +20,7 @@ import msgspec
 from pybase64 import b64decode
 
 from sparkinesis.errors import CorruptEventStreamError, ServiceError
+from sparkinesis.stream.calls.answers.cbor import UnreadError, read_page
 from sparkinesis.stream.page import MendedEvent, MendedPage, Page, Record, SubscribeToShardEvent
 from sparkinesis.stream.position import sequence_order
 
@@ -53,9 +54,7 @@ def decode_page(body: bytes | bytearray) -> Page:
     Raises `ServiceError`, which names the wrong field, for any other body.
     """
     try:
-        page = decode_fetched(_DECODER, body)
-        mended = _put_in_order(page.records)
-        return MendedPage(**msgspec.structs.asdict(page), mended=mended) if mended else page
+        return _in_order(decode_fetched(_DECODER, body))
     except _INVALID as error:
         # The first bytes show which server answered. Those of a page may hold user data.
         start = "" if body[:1] == b"{" else f" (they start with {bytes(body[:60])!r})"
@@ -64,6 +63,19 @@ def decode_page(body: bytes | bytearray) -> Page:
             f"{error}. If you use a proxy or your own endpoint, check that it does not change the "
             "service's answers."
         ) from error
+
+
+def decode_cbor_page(body: bytes | bytearray) -> Page:
+    """Decode the CBOR of a GetRecords answer. Raises `UnreadError`."""
+    try:
+        return _in_order(read_page(body))
+    except msgspec.ValidationError as error:
+        raise UnreadError(str(error)) from None
+
+
+def _in_order(page: Page) -> Page:
+    mended = _put_in_order(page.records)
+    return MendedPage(**msgspec.structs.asdict(page), mended=mended) if mended else page
 
 
 def decode_event(payload: bytes | memoryview) -> SubscribeToShardEvent:
@@ -255,15 +267,20 @@ _RECORD_FRAME = len(
 )
 
 
-def data_size(size: int, page: Page) -> int:
-    """Estimate the bytes of the records in JSON of ``size`` bytes, without a loop over them.
+_CBOR_FRAME = 80
+"""Bytes around the sequence number, the data and the key of a record in CBOR."""
 
-    The JSON around the data is about as long for each record; data is in base64, 4 bytes for 3.
+
+def data_size(size: int, page: Page, *, is_cbor: bool = False) -> int:
+    """Estimate the bytes of the records in an answer of ``size`` bytes, without a loop over them.
+
+    What is around the data is about as long for each record; in JSON, data is in base64, 4 bytes
+    for 3.
     """
     if not page.records:
         return 0
     first = page.records[0]
     key = len(first.partition_key or "")
-    frame = _RECORD_FRAME + len(first.sequence_number) + key
-    data = max(size - len(page.records) * frame, 0) * 3 // 4
-    return data + len(page.records) * key
+    frame = (_CBOR_FRAME if is_cbor else _RECORD_FRAME) + len(first.sequence_number) + key
+    data = max(size - len(page.records) * frame, 0)
+    return (data if is_cbor else data * 3 // 4) + len(page.records) * key

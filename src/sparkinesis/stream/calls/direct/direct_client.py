@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -10,21 +11,30 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from botocore.exceptions import ChecksumError, HTTPClientError
+from botocore.exceptions import BotoCoreError, ChecksumError, ClientError, HTTPClientError
 from zlib_ng.zlib_ng import crc32
 
 from sparkinesis.metrics.health.signs import CREDENTIALS, expect
+from sparkinesis.stream.calls.answers.cbor import (
+    CONTENT_TYPE,
+    UnreadError,
+    encode_request,
+    read_object,
+)
 from sparkinesis.stream.calls.answers.guards import USUAL, Bound, decode_object
 from sparkinesis.stream.calls.direct.connection import ConnectionPools, trusted
 from sparkinesis.stream.calls.direct.http_answer import HttpAnswer
 from sparkinesis.stream.calls.direct.signed_request import LearnedRequest, Signers
 from sparkinesis.stream.calls.direct.usual import UsualSettings
+from sparkinesis.stream.calls.retry import error_code, result_of, status_of
 
 if TYPE_CHECKING:
     from sparkinesis.stream.calls.direct.by_botocore import ByBotocore
 
 Decoder = Callable[[HttpAnswer], dict[str, Any]]
 """Makes an operation's answer, without ``ResponseMetadata``, of a successful HTTP answer."""
+
+_log = logging.getLogger(__name__)
 
 
 # botocore's client took 86 % of the CPU of the calls that grow with shards and time, and importing
@@ -42,6 +52,13 @@ Decoder = Callable[[HttpAnswer], dict[str, Any]]
 # - botocore finds and renews the credentials, but for keys in the environment; its parser makes the
 #   errors.
 # - Tests play the same settings and faults through both clients, and compare requests and results.
+#
+# CBOR is what the SDKs for Java send to Kinesis, and botocore does not have it. AWS's answers in it
+# are described nowhere, and other servers have none, or wrong ones. So until a server has given one
+# answer in CBOR that is understood, whatever else it says to a request in CBOR is asked again in
+# JSON, and if that succeeds, all later calls are in JSON. Only what cannot come from the encoding
+# is believed at once. After such an answer, its errors are errors, but for those of a server that
+# has no CBOR: there may be another one behind the same address.
 class DirectClient:
     """Calls of one service. For any thread.
 
@@ -71,6 +88,7 @@ class DirectClient:
         read_timeout: float,
         bounds: Mapping[str, Bound],
         streamed: Collection[str] = (),
+        in_cbor: Mapping[str, Decoder] | None = None,
         usual: UsualSettings | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -79,6 +97,9 @@ class DirectClient:
         self._decoders = decoders
         self._bounds = bounds
         self._streamed = frozenset(streamed)
+        self._in_cbor = in_cbor or {}
+        self._speaks_cbor: bool | None = None
+        """None until the server has shown it."""
         self._usual = usual
         self._signers = Signers(clock)
         self._learned: dict[object, LearnedRequest | None] = {}
@@ -100,6 +121,9 @@ class DirectClient:
             return
         for operation in decoders:
             setattr(self, method_name(operation), functools.partial(self._call, operation))
+        for operation in self._in_cbor:
+            name = f"{method_name(operation)}_in_cbor"
+            setattr(self, name, functools.partial(self._call_in_cbor, operation))
 
     def __getattr__(self, name: str) -> Any:
         """Return the method of botocore's client for any other operation."""
@@ -129,12 +153,60 @@ class DirectClient:
         return self._botocore
 
     def _call(self, operation: str, /, **request: Any) -> dict[str, Any]:
+        learned, keys = self._learn(operation, request)
+        if isinstance(learned, dict):
+            return learned
+        if learned is None:
+            return self._by_botocore().call(operation, request)
+        return self._send(learned, keys, operation, encode(operation, request))
+
+    def _call_in_cbor(self, operation: str, /, **request: Any) -> dict[str, Any]:
+        if self._speaks_cbor is False:
+            return self._call(operation, **request)
+        learned, keys = self._learn(operation, request, in_cbor=True)
+        if isinstance(learned, dict):
+            return learned
+        if learned is None:
+            return self._by_botocore().call(operation, request)
+        try:
+            return self._send(learned, keys, operation, encode_request(request), in_cbor=True)
+        except UnreadError as error:
+            why = str(error)
+        except ClientError as error:
+            if not self._may_refuse_cbor(error, operation):
+                raise
+            why = str(error)
+        except BotoCoreError:
+            # The server may have hung up on it.
+            if self._speaks_cbor is None:
+                self._speaks_cbor = False
+            raise
+        answer = self._call(operation, **request)
+        self._speaks_cbor = False
+        _log.info("%s is asked for JSON from now on, and not for CBOR: %.300s", learned.url, why)
+        return answer
+
+    def _may_refuse_cbor(self, error: ClientError, operation: str) -> bool:
+        """Return True if an error in place of an answer may be one of the encoding."""
+        if self._speaks_cbor:
+            return error_code(error) in _REFUSALS or status_of(error) == _UNSUPPORTED
+        return result_of(error, operation) not in {"throttled", "expired"}
+
+    def _learn(
+        self, operation: str, request: Mapping[str, Any], *, in_cbor: bool = False
+    ) -> tuple[LearnedRequest | dict[str, Any] | None, Any]:
+        """Return a call's request and the credentials.
+
+        In the request's place, the answer, if botocore had to be asked and has sent it; None if
+        botocore has to send it.
+        """
         expect(CREDENTIALS)
         keys = None if self._credentials is None else self._credentials.get_frozen_credentials()
         account = getattr(keys, "account_id", None)
         # Requests with another key may go to another endpoint.
         key = (
             operation,
+            in_cbor,
             account,
             request.get("StreamARN"),
             request.get("ConsumerARN"),
@@ -143,24 +215,30 @@ class DirectClient:
             request.get("TableName"),
         )
         try:
-            learned = self._learned[key]
+            return self._learned[key], keys
         except KeyError:
             learned = None
-            if self._usual is not None and keys is not None and account is None:
-                learned = self._usual.request(operation, request)
-            if learned is None:
-                prepared = self._by_botocore().prepare(operation, request)
-                if isinstance(prepared, dict):
-                    self._learned[key] = None
-                    return prepared
-                learned = prepared
-            self._learned[key] = learned
+        if self._usual is not None and keys is not None and account is None:
+            learned = self._usual.request(operation, request)
         if learned is None:
-            return self._by_botocore().call(operation, request)
-        return self._send(learned, keys, operation, encode(operation, request))
+            prepared = self._by_botocore().prepare(operation, request)
+            if isinstance(prepared, dict):
+                self._learned[key] = None
+                return prepared, keys
+            learned = prepared
+        if in_cbor:
+            learned = learned.in_type(CONTENT_TYPE)
+        self._learned[key] = learned
+        return learned, keys
 
     def _send(
-        self, learned: LearnedRequest, keys: Any, operation: str, body: bytes
+        self,
+        learned: LearnedRequest,
+        keys: Any,
+        operation: str,
+        body: bytes,
+        *,
+        in_cbor: bool = False,
     ) -> dict[str, Any]:
         pool = self._pools.by_url.get(learned.url) or self._pools.of(learned.url)
         bound = self._bounds.get(operation, USUAL)
@@ -178,19 +256,22 @@ class DirectClient:
                 raise _invalid_header()
             answer = exchange(learned.head + head.encode() + body, bound)
             if answer.status < 300:
-                return self._decoded(operation, answer)
-            error = self._by_botocore().error(operation, answer)
+                return self._decoded(operation, answer, in_cbor)
+            error = self._by_botocore().error(operation, error_in_json(answer))
             if is_last or not self._signers.corrects_clock(error, skew):
                 raise error
         raise AssertionError("unreachable")
 
-    def _decoded(self, operation: str, answer: HttpAnswer) -> dict[str, Any]:
+    def _decoded(self, operation: str, answer: HttpAnswer, in_cbor: bool) -> dict[str, Any]:
         checksum = answer.headers.get("x-amz-crc32")
         if checksum is not None and (actual := crc32(answer.body)) != int(checksum):
             raise ChecksumError(
                 checksum_type="crc32", expected_checksum=int(checksum), actual_checksum=actual
             )
-        found = self._decoders[operation](answer)
+        is_cbor = in_cbor and answer.body[:1] != b"{"
+        found = (self._in_cbor if is_cbor else self._decoders)[operation](answer)
+        if in_cbor:
+            self._speaks_cbor = is_cbor
         found["ResponseMetadata"] = {
             "RequestId": answer.headers.get("x-amzn-requestid", ""),
             "HTTPStatusCode": answer.status,
@@ -215,6 +296,19 @@ def _invalid_header() -> HTTPClientError:
     return HTTPClientError(
         error=ValueError("the access key or the session token has a character that no header has")
     )
+
+
+_REFUSALS = frozenset({"SerializationException", "UnknownOperationException"})
+_UNSUPPORTED = 415
+
+
+def error_in_json(answer: HttpAnswer) -> HttpAnswer:
+    """Return an answer that is an error in JSON, if it is one in CBOR."""
+    try:
+        said = read_object(answer.body)
+    except UnreadError:  # no JSON and no page of a proxy is CBOR
+        return answer
+    return msgspec.structs.replace(answer, body=msgspec.json.encode(said))
 
 
 _DECODER = msgspec.json.Decoder(dict[str, Any])

@@ -104,6 +104,13 @@ class LearnedRequest(msgspec.Struct, frozen=True):
     canonical: Canonical
     head: bytes
     """The request line and the headers that are the same in each call."""
+    signed: tuple[str, ...]
+    headers: Mapping[str, str]
+
+    def in_type(self, content_type: str) -> LearnedRequest:
+        """Return the request with a body of another type."""
+        headers = {**self.headers, "content-type": content_type}
+        return repeated(self.url, self.scope, self.signed, headers)
 
 
 def learn(request: Any) -> LearnedRequest | None:
@@ -156,6 +163,8 @@ def repeated(
             {name: " ".join(value.split()) for name, value in fixed.items() if name in signed},
         ),
         f"POST / HTTP/1.1\r\n{head}".encode("latin-1"),
+        tuple(signed),
+        headers,
     )
 
 
