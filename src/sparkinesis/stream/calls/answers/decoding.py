@@ -54,7 +54,8 @@ def decode_page(body: bytes | bytearray) -> Page:
     Raises `ServiceError`, which names the wrong field, for any other body.
     """
     try:
-        return _in_order(decode_fetched(_DECODER, body))
+        page = decode_fetched(_DECODER, body)
+        return _in_order(page)
     except _INVALID as error:
         # The first bytes show which server answered. Those of a page may hold user data.
         start = "" if body[:1] == b"{" else f" (they start with {bytes(body[:60])!r})"
