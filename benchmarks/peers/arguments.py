@@ -59,6 +59,11 @@ def parsed(arguments: Sequence[str]) -> Arguments:
         help=f"some of {','.join(each.stream for each in STOCKS[1:])}; default: all",
     )
     parser.add_argument(
+        "--retrieval",
+        choices=("fan-out", "polling"),
+        help="read backlogs in this way only; by polling, sparkinesis keeps to a shard's 2 MB/s",
+    )
+    parser.add_argument(
         "--tls", action="store_true", help="over TLS, with a certificate made for the run"
     )
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
@@ -103,7 +108,10 @@ def parsed(arguments: Sequence[str]) -> Arguments:
     return Arguments(
         tuple(cases),
         (*peers, *map(before, found.also)),
-        (start, *(each for each in others if each.stream in backlogs)),
+        tuple(
+            stock.read_by(found.retrieval)
+            for stock in (start, *(each for each in others if each.stream in backlogs))
+        ),
         found.tls,
         found.rounds,
         found.scale,

@@ -48,6 +48,12 @@ class Stock:
     backlog: Backlog
     readings: tuple[Reading, ...]
 
+    def read_by(self, retrieval: str | None) -> Stock:
+        """The backlog with the ways that are this retrieval's; None: with all."""
+        wanted = {True: "fan-out", False: "polling"}
+        kept = [each for each in self.readings if retrieval in {None, wanted[each.fan_out]}]
+        return replace(self, readings=tuple(kept))
+
 
 @dataclass(frozen=True)
 class Run:

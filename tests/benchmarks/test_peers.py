@@ -86,6 +86,15 @@ def test_each_record_has_a_number_of_its_own_and_the_size() -> None:
     assert sorted(numbers) == list(range(30))
 
 
+def test_backlogs_are_read_by_one_retrieval_if_wanted() -> None:
+    for retrieval, is_fan_out in (("fan-out", True), ("polling", False)):
+        found = parsed(["--retrieval", retrieval]).stocks
+        assert [each.stream for each in found] == [each.stream for each in STOCKS]
+        assert {each.fan_out for stock in found for each in stock.readings} == {is_fan_out}
+        cases = {each.case for stock in found for each in stock.readings}
+        assert {each.start for stock in found for each in stock.readings} <= cases
+
+
 def test_the_user_records_of_aggregates_have_hash_keys_of_their_shard() -> None:
     backlog = Backlog(3, 300, 40, in_aggregate=50, has_hash_keys=True)
 
