@@ -28,7 +28,7 @@ The same application runs on Spark's executors with ``.run(spark, workers=8)``.
 
 Queues, whose records the service delivers one by one: `sparkinesis.queue`. Other names are on pages
 of their own, too: `sparkinesis.errors`, `sparkinesis.events`, `sparkinesis.functions`,
-`sparkinesis.metrics`, `sparkinesis.sinks` and `sparkinesis.status`.
+`sparkinesis.metrics`, `sparkinesis.payloads`, `sparkinesis.sinks` and `sparkinesis.status`.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from sparkinesis import events as events
     from sparkinesis import functions as functions
     from sparkinesis import metrics as metrics
+    from sparkinesis import payloads as payloads
     from sparkinesis import queue as queue
     from sparkinesis import sinks as sinks
     from sparkinesis import status as status
@@ -166,7 +167,7 @@ _HOMES = {
 importing them would slow down each of Spark's Python processes."""
 
 
-_PAGES = ("events", "functions", "metrics", "queue", "sinks", "status")
+_PAGES = ("events", "functions", "metrics", "payloads", "queue", "sinks", "status")
 """The other public pages, which ``sparkinesis.status`` finds without an import of its own."""
 
 

@@ -33,6 +33,7 @@ PAGES = [
     "sparkinesis.functions",
     "sparkinesis.local",
     "sparkinesis.metrics",
+    "sparkinesis.payloads",
     "sparkinesis.sinks",
     "sparkinesis.status",
     "sparkinesis.testing",

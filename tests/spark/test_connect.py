@@ -33,6 +33,7 @@ from sparkinesis.metrics.catalogue import (
 )
 from tests import pace
 from tests.documents import ROOT, blocks
+from tests.producers import SERVICES
 from tests.spark.cluster import python_with_dependencies
 from tests.spark.connect_server import ConnectServer, connect_server
 from tests.spark.fleet_run import processed, start_connect_fleet
@@ -251,6 +252,30 @@ def test_a_session_has_the_parts_of_records_of_the_glue_schema_registry(
         )
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert ran.stdout.strip() == GLUE_SHOWN.strip()
+    kinesis.delete_stream(StreamName="flights")
+
+
+def test_changes_of_dynamodb(
+    kinesis_server: LocalServer, kinesis: Any, server: ConnectServer
+) -> None:
+    """The program of docs/payloads.md, whose function has the server parse the item's types."""
+    service = SERVICES["dynamodb"]
+    kinesis.create_stream(StreamName="flights", ShardCount=1)
+    put(kinesis, "flights", service.records + service.damaged, key="any")
+    ran = subprocess.run(
+        [sys.executable, "-c", service.program.text],
+        env={
+            **os.environ,
+            **exports(kinesis_server.endpoint_url),
+            "SPARK_REMOTE": server.remote,
+        },
+        capture_output=True,
+        text=True,
+        timeout=pace.seconds(180),
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    assert ran.stdout.strip() == service.shown.strip()
     kinesis.delete_stream(StreamName="flights")
 
 

@@ -1,12 +1,12 @@
 """The programs of ``docs/payloads.md`` run as they stand, against a local Kinesis.
 
-Those of Avro need a package of Spark: they are in ``test_payload_processes.py``.
+Those of Avro need a package of Spark: they are in ``test_payload_processes.py``. Those of record
+processors and queues are run by ``tests/integration/testing/test_payloads.py``.
 """
 
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from base64 import b64decode
 from collections.abc import Callable, Iterator
@@ -20,7 +20,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sparkinesis.functions import glue_record, gunzip
 from sparkinesis.local import LocalServer
-from tests.documents import ROOT, Block, blocks, tables
+from tests.documents import ROOT, Block, tables
+from tests.producers import PROGRAMS, SERVICES, SHOWN
 from tests.snippets.running import process_and_stop
 from tests.spark.glue import FIXTURE, add_schema, glue_registry, header
 from tests.spark.reading import python_environment
@@ -31,10 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 PAGE = ROOT / "docs" / "payloads.md"
-PROGRAMS = [block for block in blocks(PAGE) if block.language == "python"]
-SHOWN = [block.text for block in blocks(PAGE) if block.language == "text"]
-JSON, CSV, GZIP, AVRO, PROTOBUF, GLUE, GLUE_AVRO = PROGRAMS
-CSV_SHOWN, GZIP_SHOWN, AVRO_SHOWN, PROTOBUF_SHOWN, GLUE_SHOWN = SHOWN
+_, JSON, CSV, AVRO, PROTOBUF, GLUE, GLUE_AVRO = PROGRAMS[: -2 * len(SERVICES)]
+CSV_SHOWN, AVRO_SHOWN, PROTOBUF_SHOWN, GLUE_SHOWN = SHOWN[: -len(SERVICES)]
 
 
 @pytest.fixture(scope="module")
@@ -99,21 +98,14 @@ def test_lines_of_csv(run: Run, kinesis: Any, capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out.strip() == CSV_SHOWN.strip()
 
 
-def test_gzip(run: Run, kinesis: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    message = {
-        "owner": "111111111111",
-        "logGroup": "tower",
-        "logStream": "west",
-        "messageType": "DATA_MESSAGE",
-        "logEvents": [
-            {"id": str(n), "timestamp": 1_790_000_000_000, "message": f"taxi {n}"} for n in (1, 2)
-        ],
-    }
-    control = {**message, "messageType": "CONTROL_MESSAGE"}
-    records = [gzip.compress(json.dumps(each).encode()) for each in (control, message)]
-    put_in_order(kinesis, [*records, b"taxi 3", records[1][:-9]])
-    run(GZIP)
-    assert capsys.readouterr().out.strip() == GZIP_SHOWN.strip()
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_services_write(
+    run: Run, kinesis: Any, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    service = SERVICES[name]
+    put_in_order(kinesis, service.records + service.damaged)
+    run(service.program)
+    assert capsys.readouterr().out.strip() == service.shown.strip()
 
 
 def flights_proto() -> bytes:

@@ -1,4 +1,4 @@
-"""What is decompressed stays small."""
+"""What is decompressed reaches Spark in arrays that stay small."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ import pyarrow as pa
 import pytest
 
 from sparkinesis import functions
-from sparkinesis.errors import OptionError
+from sparkinesis.payloads import ZLIB
 
 
-def test_a_payload_that_becomes_too_large_is_null(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functions, "MOST_BYTES", 1000)
-    records = [zlib.compress(b"0" * length) for length in (1000, 1001)]
-    inflated = functions.inflate(pa.array([*records, None]))
-    assert inflated.to_pylist() == [b"0" * 1000, None, None]
+def test_an_array_is_passed_on_once_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "BYTES_OF_ARRAY", 2000)
+    values = [b"0" * 1000] * 5 + [None, b"1" * 2500, None]
+    column = pa.array([value and zlib.compress(value) for value in values])
+    arrays = [*functions.decompress(iter([column, column[:0], column[:1]]), ZLIB)]
+    assert [len(array) for array in arrays] == [2, 2, 3, 1, 1]
+    assert pa.concat_arrays(arrays).to_pylist() == [*values, values[0]]
 
 
-def test_payloads_that_exceed_an_arrow_batch_are_an_error_that_names_the_setting(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(functions, "MOST_IN_BATCH", 3999)
-    column = pa.array([zlib.compress(b"0" * 1000)] * 4)
-    with pytest.raises(OptionError, match=r"spark\.sql\.execution\.arrow\.maxRecordsPerBatch"):
-        functions.inflate(column)
-    assert len(functions.inflate(column.cast(pa.large_binary()))) == 4
+@pytest.mark.parametrize("type_", [pa.binary(), pa.large_binary()])
+def test_an_array_keeps_its_type(type_: pa.DataType) -> None:
+    column = pa.array([zlib.compress(b"late"), b"?"], type_)
+    [array] = functions.decompress(iter([column]), ZLIB)
+    assert array == pa.array([b"late", None], type_)

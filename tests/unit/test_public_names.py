@@ -17,7 +17,7 @@ import pytest
 from pyspark import cloudpickle
 
 import sparkinesis
-from sparkinesis import errors, events, functions, metrics, queue, sinks, status
+from sparkinesis import errors, events, functions, metrics, payloads, queue, sinks, status
 from tests.house.public import defined_by
 
 MOST_NAMES = 45
@@ -33,6 +33,7 @@ PAGES = {
     events: defined_by(events),
     functions: functions.__all__,
     metrics: metrics.__all__,
+    payloads: payloads.__all__,
     queue: queue.__all__,
     sinks: sinks.__all__,
     status: defined_by(status),
