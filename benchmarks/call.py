@@ -1,4 +1,4 @@
-"""The CPU of one GetRecords call that finds no record, ours beside boto3's, in this process.
+"""The CPU of a GetRecords call: without records beside boto3's, with records in JSON and in CBOR.
 
 Paced: 200 calls a second by 8 threads, as a worker of 200 idle shards makes them; between two calls
 the processor's caches forget them. Tight: one call after the other. The local Kinesis runs in a
@@ -8,6 +8,7 @@ process of its own, so that the CPU is the client's alone.
 from __future__ import annotations
 
 import os
+import random
 import resource
 import statistics
 import threading
@@ -17,16 +18,14 @@ from functools import partial
 from typing import Any
 
 import boto3
-import cbor2
 
-from benchmarks.decode import page_body
 from benchmarks.filled_server import filled_server
-from benchmarks.report import Result, medians, print_table
+from benchmarks.report import Result, print_table
 from sparkinesis.local import ManualClock
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.answers.decoding import decode_page
+from sparkinesis.stream.calls.caller import call_client
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.position import LATEST
+from sparkinesis.stream.position import LATEST, TRIM_HORIZON
 
 ROUNDS = 5
 TIGHT_CALLS = 300
@@ -38,8 +37,27 @@ STREAM = "idle"
 LIMIT = 10_000
 
 
+PAGES = {200: 10_000, 1_000: 5_000, 5_000: 1_500, 50_000: 150}
+"""The records of a page, by their bytes."""
+PAGE_ROUNDS = 15
+
+
+def stream_of(size: int) -> str:
+    return f"of-{size}"
+
+
 def fill(kinesis: Any, _: ManualClock) -> None:
     kinesis.create_stream(StreamName=STREAM, ShardCount=1)
+    rng = random.Random(1)
+    for size, count in PAGES.items():
+        kinesis.create_stream(StreamName=stream_of(size), ShardCount=1)
+        records = [
+            {"Data": rng.randbytes(size), "PartitionKey": f"{rng.getrandbits(128):032x}"}
+            for _ in range(count)
+        ]
+        at_once = min(500, 4_000_000 // size)
+        for at in range(0, count, at_once):
+            kinesis.put_records(StreamName=stream_of(size), Records=records[at : at + at_once])
 
 
 def cpu() -> float:
@@ -111,49 +129,42 @@ def run() -> list[Result]:
                     f"{spread}; {others}; {ROUNDS} rounds",
                 )
             )
-    return [*results, *_encodings()]
+        return [*results, *_encodings(endpoint)]
 
 
-def _encodings() -> list[Result]:
-    """Decode the same pages from JSON, as the calls do, and from CBOR."""
+def _encodings(endpoint: str) -> list[Result]:
+    """Ask for the same pages in JSON and in CBOR, by the client that all readers have."""
     results = []
-    for name, records, repeats in (("no record", 0, 2000), ("1,000 records of 200 B", 1000, 20)):
-        body = page_body(200, records)
-        page = decode_page(body)
-        as_cbor = cbor2.dumps(
-            {
-                "MillisBehindLatest": page.millis_behind_latest,
-                "NextShardIterator": page.next_shard_iterator,
-                "Records": [
-                    {
-                        "Data": record.data,
-                        "PartitionKey": record.partition_key,
-                        "SequenceNumber": record.sequence_number,
-                    }
-                    for record in page.records
-                ],
-            }
-        )
-        json_s, cbor_s = medians(
-            partial(_repeat, partial(decode_page, body), repeats),
-            partial(_repeat, partial(cbor2.loads, as_cbor), repeats),
-            clock=time.process_time,
-        )
+    for size, count in PAGES.items():
+        address = StreamAddress(stream_of(size), None, "us-east-1", endpoint)
+        iterator = StreamClient(address).shard_iterator(SHARD, TRIM_HORIZON)
+        client = call_client(address)
+        asked = [
+            partial(ask, ShardIterator=iterator, Limit=LIMIT)
+            for ask in (client.get_records, client.get_records_in_cbor)
+        ]
+        pages = [ask()["Page"].records for ask in asked]
+        assert pages[0] == pages[1]
+        assert len(pages[0]) == count
+        taken: list[list[float]] = [[], []]
+        for number in range(PAGE_ROUNDS + 1):  # the first one warms up
+            for ask, milliseconds in zip(asked, taken, strict=True):
+                began = cpu()
+                ask()
+                if number:
+                    milliseconds.append((cpu() - began) * 1000)
+        in_json, in_cbor = map(statistics.median, taken)
         results.append(
             Result(
-                f"decoding a page of {name} from JSON",
-                json_s / repeats * 1e6,
-                "µs",
-                cbor_s / json_s,
-                note=f"from CBOR, by cbor2: {cbor_s / repeats * 1e6:.1f} µs",
+                f"CPU of a page of {count:,} records of {size:,} B, in CBOR",
+                in_cbor,
+                "ms",
+                in_json / in_cbor,
+                note=f"{min(taken[1]):.1f} to {max(taken[1]):.1f} ms; in JSON {in_json:.1f} ms, "
+                f"{min(taken[0]):.1f} to {max(taken[0]):.1f}; {PAGE_ROUNDS} rounds",
             )
         )
     return results
-
-
-def _repeat(call: Callable[[], object], repeats: int) -> None:
-    for _ in range(repeats):
-        call()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from sparkinesis.stream.calls.caller import call_client
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.page import Fetched, Record
 from sparkinesis.stream.position import TRIM_HORIZON, Position
@@ -147,6 +149,14 @@ class BenchStream:
         self._bench.limit.check()
         budget = self._bench.budget(self.name, shard_id, "GetRecords")
         return self.client.get_records(shard_id, iterator, limit, budget)
+
+    def answer(self, shard_id: str, method: str, iterator: str) -> dict[str, Any]:
+        """Return what a method of the process's client for GetRecords returns."""
+        self._bench.limit.check()
+        with self._bench.budget(self.name, shard_id, "GetRecords"):
+            ask = getattr(call_client(self.client.address), method)
+            answer: dict[str, Any] = ask(ShardIterator=iterator, Limit=10_000)
+            return answer
 
     def first(
         self, shard_id: str, position: Position, *, inclusive: bool = False, pages: int = 8

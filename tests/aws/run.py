@@ -14,7 +14,15 @@ from sparkinesis.stream.calls.explain import words
 from sparkinesis.stream.reading.budget import Pace
 from tests.aws.bench import PACE, Bench, OutOfTimeError, TimeLimit
 from tests.aws.findings import Answer, Question
-from tests.aws.probes import arrival_order, at_timestamp, lease_table, positions, reshard, tip
+from tests.aws.probes import (
+    arrival_order,
+    at_timestamp,
+    encodings,
+    lease_table,
+    positions,
+    reshard,
+    tip,
+)
 from tests.aws.resources import NotReadyError, Resource, Resources
 from tests.aws.spending import Allowance, Use
 from tests.aws.target import Target
@@ -40,6 +48,11 @@ PROBES = (
         lambda bench, stream: arrival_order.answers(arrival_order.measure(bench, stream)),
     ),
     Probe("tip", tip.QUESTIONS, lambda bench, stream: tip.answers(tip.measure(bench, stream))),
+    Probe(
+        "encoding",
+        encodings.QUESTIONS,
+        lambda bench, stream: encodings.answers(encodings.measure(bench, stream)),
+    ),
     Probe(
         "reshard",
         reshard.QUESTIONS,

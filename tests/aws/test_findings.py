@@ -7,8 +7,17 @@ from datetime import datetime, timezone
 
 import pytest
 
+from sparkinesis.stream.page import Record
 from tests.aws.findings import Answer, Finding, Question, Verdict, findings, judge
-from tests.aws.probes import arrival_order, at_timestamp, lease_table, positions, reshard, tip
+from tests.aws.probes import (
+    arrival_order,
+    at_timestamp,
+    encodings,
+    lease_table,
+    positions,
+    reshard,
+    tip,
+)
 from tests.aws.report import Report, markdown, summary
 from tests.aws.resources import Resource
 from tests.aws.run import QUESTIONS
@@ -238,6 +247,21 @@ def test_a_lease_table() -> None:
     assert tabled(handed_off=lease_table.WRITTEN)["batch_is_missing"] is False
     assert tabled(winners=[1, 2, 1])["one_wins"] == "1 or 2"
     assert tabled(winners=[2, 2])["one_wins"] == 2
+
+
+def encoded(kind: str = "CBOR", size: int = 75, data: bytes = b"a") -> dict[str, object]:
+    records = [Record(data=one, sequence_number="5") for one in (b"a", data)]
+    in_json = encodings.Seen("JSON", 100, records[:1])
+    in_cbor = encodings.Seen(kind, size, records[1:])
+    return values(encodings.answers(encodings.Observed([(in_json, in_cbor)])))
+
+
+def test_encodings() -> None:
+    assert encoded() == {"cbor": "CBOR", "same": True, "bytes": 75}
+    assert encoded(data=b"b")["same"] is False
+    assert encoded(size=90)["bytes"] == 90
+    assert encoded("JSON") == {"cbor": "JSON", "same": None, "bytes": None}
+    assert encodings.answers(encodings.Observed([])) == {}
 
 
 def report(*answers: Answer, **changes: object) -> Report:

@@ -295,8 +295,7 @@ class _Form(NamedTuple):
         second, second_size, second_same, second_base, second_most = middle
         last, last_size, last_same, _, _ = finish
         _, is_data_first, has_key, number, time = self
-        end, count = len(view), 0
-        append = records.append
+        count, append = 0, records.append
         with suppress(struct.error):  # the bytes end
             while count != most:
                 values = first(view, at)
@@ -311,7 +310,7 @@ class _Form(NamedTuple):
                 two = one_end + second_size
                 length = others[-1] - second_base
                 at_end = two + length
-                if not 0 <= length <= second_most or at_end + last_size > end:
+                if not 0 <= length <= second_most:
                     break
                 values += others
                 if last_size:

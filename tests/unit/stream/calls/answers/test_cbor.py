@@ -190,6 +190,24 @@ def test_records_of_one_form_are_read_member_by_member_once(
     assert len(read) == 1
 
 
+def test_data_that_look_like_the_rest_of_a_record_are_data() -> None:
+    """Read as if their head had their length, they would be two records."""
+    forged = in_cbor({"Records": [record(8, b"", "z")]}, indefinite_containers=True)
+    start, stop = forged.index(b"\xbfx\x1b"), forged.index(b"lPartitionKey")
+    rest = forged[stop : forged.index(b"\xff") + 1]
+    data = b"." * 23 + rest + forged[start:stop]
+    answer = {"Records": [record(0, b"x", "z"), record(9, data, "z"), record(10, b"x", "z")]}
+    body = in_cbor(answer, indefinite_containers=True)
+    assert decode_cbor_page(body) == decode_page(in_json(answer))
+
+
+def test_a_key_is_not_cut_where_its_head_would_have_its_length() -> None:
+    order = (*ALIKE[:2], *ALIKE[3:], ALIKE[2])
+    records = [record(0, b"x", "z"), record(1, b"x", "k" * 22 + "\u00a4" * 9)]
+    answer = {"Records": [{name: one[name] for name in order} for one in records]}
+    assert decode_cbor_page(in_cbor(answer)) == decode_page(in_json(answer))
+
+
 def tag_of_time(value: Any, _: bool) -> Any:
     return cbor2.CBORTag(1, value)
 
