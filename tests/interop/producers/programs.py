@@ -1,0 +1,122 @@
+"""The programs, and in what their records differ from those that they are given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Language = Literal["Python", "Node", "Go", "Rust", "Java"]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A small program that puts records as the users of a library do.
+
+    source: its file, or its folder, in the folder of its language.
+    calm, hard: the kinds of `judging.Verdict` in which its records differ, in a play without and
+    with refused records and a reshard. may: those in which they differ now and then.
+    """
+
+    name: str
+    language: Language
+    source: str
+    calm: frozenset[str] = frozenset()
+    hard: frozenset[str] = frozenset()
+    may: frozenset[str] = frozenset()
+    requirements: tuple[str, ...] = ()
+    tls: bool = False
+    """It speaks TLS and nothing else."""
+
+
+def _kinds(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_BOTO3 = "boto3==1.44.8"
+_AGG = ("aws-kinesis-agg==1.2.3", "protobuf==7.36.2", "six==1.17.0")
+_ASYNC = ("async-kinesis==3.0.1", "aiobotocore==3.10.0", *_AGG)
+
+PROGRAMS = (
+    Program(
+        "boto3 1.44.8, answer not read",
+        "Python",
+        "boto3_put_records.py",
+        hard=_kinds("lost doubled"),
+        requirements=(_BOTO3,),
+    ),
+    Program(
+        "boto3 1.44.8, refused put again",
+        "Python",
+        "boto3_again.py",
+        hard=_kinds("doubled out_of_order"),
+        requirements=(_BOTO3,),
+    ),
+    Program(
+        "aws-kinesis-agg 1.2.3",
+        "Python",
+        "aws_kinesis_agg.py",
+        calm=_kinds("scattered"),
+        hard=_kinds("doubled scattered"),
+        requirements=(*_AGG, _BOTO3),
+    ),
+    Program(
+        "async-kinesis 3.0.1, KPL format",
+        "Python",
+        "async_kinesis.py",
+        calm=_kinds("relabelled"),
+        hard=_kinds("doubled relabelled"),
+        may=_kinds("out_of_order scattered"),  # the outer keys are random
+        requirements=_ASYNC,
+    ),
+    Program(
+        "async-kinesis 3.0.1, with keys",
+        "Python",
+        "async_kinesis_keys.py",
+        hard=_kinds("doubled out_of_order"),
+        requirements=_ASYNC,
+    ),
+    Program(
+        "kiner 0.8.0",
+        "Python",
+        "kiner.py",
+        hard=_kinds("doubled"),
+        may=_kinds("out_of_order"),  # its threads put at the same time
+        requirements=("kiner==0.8.0", _BOTO3),
+    ),
+    Program(
+        "AWS SDK for JavaScript 3.1143.0", "Node", "sdk.mjs", hard=_kinds("doubled out_of_order")
+    ),
+    Program(
+        "npm aws-kinesis-agg 4.2.8",
+        "Node",
+        "aws-kinesis-agg.mjs",
+        calm=_kinds("relabelled scattered"),
+        hard=_kinds("doubled relabelled scattered"),
+    ),
+    Program(
+        "npm aws-kinesis-writable 4.3.0",
+        "Node",
+        "aws-kinesis-writable.mjs",
+        calm=_kinds("wrapped"),
+        hard=_kinds("doubled lost wrapped"),
+        may=_kinds("out_of_order"),  # its calls are made at the same time
+    ),
+    Program("AWS SDK for Go 1.56.13", "Go", "sdk", hard=_kinds("doubled out_of_order")),
+    Program(
+        "a8m/kinesis-producer 0.2.0",
+        "Go",
+        "kinesis-producer",
+        calm=_kinds("relabelled scattered"),
+        hard=_kinds("out_of_order relabelled scattered"),
+    ),
+    Program(
+        "KPL 1.0.9",
+        "Java",
+        "kpl",
+        hard=_kinds("doubled"),
+        may=_kinds("out_of_order"),  # its daemon's threads pack at the same time
+        tls=True,
+    ),
+    Program("Camel 4.18.0", "Java", "camel", hard=_kinds("doubled")),
+    Program("AWS SDK for Rust 1.130.0", "Rust", "sdk", hard=_kinds("doubled out_of_order")),
+)
