@@ -39,6 +39,7 @@ import botocore.exceptions, msgspec, pybase64, zlib_ng.zlib_ng
 """All that a worker imports of other packages, with what these import themselves."""
 
 OF_FEATURES = {
+    "sparkinesis.stream.calls.answers.cbor",
     "sparkinesis.stream.putting",
     "sparkinesis.stream.kpl.message_types",
     "sparkinesis.stream.reading.arrow",

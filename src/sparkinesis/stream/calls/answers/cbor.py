@@ -26,10 +26,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
+from sparkinesis.stream.calls.answers.guards import UnreadError
 from sparkinesis.stream.page import Page, Record
 from sparkinesis.stream.position import END_OF_TIME_MS
-
-CONTENT_TYPE = "application/x-amz-cbor-1.1"
 
 _POSITIVE, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _OTHER = range(8)
 """The major types of RFC 8949."""
@@ -54,17 +53,13 @@ _MOST_FORMS = 4
 _Body: TypeAlias = bytes | bytearray
 
 
-class UnreadError(ValueError):
-    """Bytes that are no CBOR, no page of records, or one in a form that is not read here."""
-
-
 def encode_request(request: Mapping[str, str | int]) -> bytes:
-    """Return the body of a request whose members are texts and counts."""
+    """Return the body of a request whose members are texts and counts, as the SDK for Java does."""
     members = [
         _text(name) + (_text(value) if isinstance(value, str) else _head(_POSITIVE, value))
         for name, value in request.items()
     ]
-    return _head(_MAP, len(request)) + b"".join(members)
+    return b"".join((bytes((_MAP << 5 | _ENDLESS,)), *members, bytes((_BREAK,))))
 
 
 def _text(value: str) -> bytes:

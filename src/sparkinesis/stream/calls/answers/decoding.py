@@ -20,7 +20,7 @@ import msgspec
 from pybase64 import b64decode
 
 from sparkinesis.errors import CorruptEventStreamError, ServiceError
-from sparkinesis.stream.calls.answers.cbor import UnreadError, read_page
+from sparkinesis.stream.calls.answers.guards import UnreadError
 from sparkinesis.stream.page import MendedEvent, MendedPage, Page, Record, SubscribeToShardEvent
 from sparkinesis.stream.position import sequence_order
 
@@ -68,6 +68,8 @@ def decode_page(body: bytes | bytearray) -> Page:
 
 def decode_cbor_page(body: bytes | bytearray) -> Page:
     """Decode the CBOR of a GetRecords answer. Raises `UnreadError`."""
+    from sparkinesis.stream.calls.answers.cbor import read_page  # noqa: PLC0415 - no start needs it
+
     try:
         return _in_order(read_page(body))
     except msgspec.ValidationError as error:

@@ -79,6 +79,10 @@ _SHOWN = 300
 """The most characters of an error to show: it may quote the answer."""
 
 
+class UnreadError(ValueError):
+    """An answer is no CBOR, no answer of its operation, or one in a form that is not read."""
+
+
 class MisunderstoodError(HTTPClientError):  # type: ignore[misc]
     """An answer does not have the form of its operation: a proxy's, or another server's.
 

@@ -15,13 +15,7 @@ from botocore.exceptions import BotoCoreError, ChecksumError, ClientError, HTTPC
 from zlib_ng.zlib_ng import crc32
 
 from sparkinesis.metrics.health.signs import CREDENTIALS, expect
-from sparkinesis.stream.calls.answers.cbor import (
-    CONTENT_TYPE,
-    UnreadError,
-    encode_request,
-    read_object,
-)
-from sparkinesis.stream.calls.answers.guards import USUAL, Bound, decode_object
+from sparkinesis.stream.calls.answers.guards import USUAL, Bound, UnreadError, decode_object
 from sparkinesis.stream.calls.direct.connection import ConnectionPools, trusted
 from sparkinesis.stream.calls.direct.http_answer import HttpAnswer
 from sparkinesis.stream.calls.direct.signed_request import LearnedRequest, Signers
@@ -161,6 +155,8 @@ class DirectClient:
         return self._send(learned, keys, operation, encode(operation, request))
 
     def _call_in_cbor(self, operation: str, /, **request: Any) -> dict[str, Any]:
+        from sparkinesis.stream.calls.answers.cbor import encode_request  # noqa: PLC0415 - no start needs it
+
         if self._speaks_cbor is False:
             return self._call(operation, **request)
         learned, keys = self._learn(operation, request, in_cbor=True)
@@ -227,7 +223,7 @@ class DirectClient:
                 return prepared, keys
             learned = prepared
         if in_cbor:
-            learned = learned.in_type(CONTENT_TYPE)
+            learned = learned.in_type(_CBOR)
         self._learned[key] = learned
         return learned, keys
 
@@ -298,12 +294,15 @@ def _invalid_header() -> HTTPClientError:
     )
 
 
+_CBOR = "application/x-amz-cbor-1.1"
 _REFUSALS = frozenset({"SerializationException", "UnknownOperationException"})
 _UNSUPPORTED = 415
 
 
 def error_in_json(answer: HttpAnswer) -> HttpAnswer:
     """Return an answer that is an error in JSON, if it is one in CBOR."""
+    from sparkinesis.stream.calls.answers.cbor import read_object  # noqa: PLC0415 - as above
+
     try:
         said = read_object(answer.body)
     except UnreadError:  # no JSON and no page of a proxy is CBOR

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.calls.answers import cbor
-from sparkinesis.stream.calls.answers.cbor import UnreadError, encode_request, read_object
+from sparkinesis.stream.calls.answers.cbor import encode_request, read_object
 from sparkinesis.stream.calls.answers.decoding import decode_cbor_page, decode_page
+from sparkinesis.stream.calls.answers.guards import UnreadError
 from sparkinesis.stream.page import MendedPage, Page
 from sparkinesis.stream.position import END_OF_TIME_MS
 from sparkinesis.stream.reading.arrow import to_arrow
@@ -208,6 +209,14 @@ def test_a_key_is_not_cut_where_its_head_would_have_its_length() -> None:
     assert decode_cbor_page(in_cbor(answer)) == decode_page(in_json(answer))
 
 
+def test_a_length_may_be_longer_than_it_needs_to_be() -> None:
+    answer = {"Records": [record(0), record(1), record(2)]}
+    body = in_cbor(answer)
+    for head in (b"\x58\1", b"\x59\0\1", b"\x5a" + bytes(3) + b"\1", b"\x5b" + bytes(7) + b"\1"):
+        longer = body.replace(b"dDataAx", b"dData" + head + b"x")
+        assert decode_cbor_page(longer) == decode_page(in_json(answer))
+
+
 def tag_of_time(value: Any, _: bool) -> Any:
     return cbor2.CBORTag(1, value)
 
@@ -348,3 +357,10 @@ def test_a_request_says_what_it_was_given(request: dict[str, str | int]) -> None
     body = encode_request(request)
     assert cbor2.loads(body) == request
     assert read_object(body) == request
+
+
+def test_a_request_is_written_as_the_sdk_for_java_writes_it() -> None:
+    """Of version 2.57.8, as the local Kinesis received it."""
+    iterator = "QUFB" * 24
+    text = iterator.encode()
+    assert encode_request({"ShardIterator": iterator}) == b"\xbfmShardIteratorx`" + text + b"\xff"
