@@ -179,7 +179,8 @@ class DirectClient:
             raise
         answer = self._call(operation, **request)
         self._speaks_cbor = False
-        _log.info("%s is asked for JSON from now on, and not for CBOR: %.300s", learned.url, why)
+        said = " ".join(why.split())  # an error may be a page
+        _log.info("%s is asked for JSON from now on, and not for CBOR: %.300s", learned.url, said)
         return answer
 
     def _may_refuse_cbor(self, error: ClientError, operation: str) -> bool:
