@@ -19,7 +19,11 @@ from hypothesis import strategies as st
 from sparkinesis.errors import ServiceError
 from sparkinesis.stream.calls.answers import cbor
 from sparkinesis.stream.calls.answers.cbor import encode_request, read_object
-from sparkinesis.stream.calls.answers.decoding import decode_cbor_page, decode_page
+from sparkinesis.stream.calls.answers.decoding import (
+    data_size,
+    decode_cbor_page,
+    decode_page,
+)
 from sparkinesis.stream.calls.answers.guards import UnreadError
 from sparkinesis.stream.page import MendedPage, Page
 from sparkinesis.stream.position import END_OF_TIME_MS
@@ -158,6 +162,13 @@ def test_an_odd_page_is_the_same_in_both_or_is_asked_for_in_json(
         assert len(str(error)) < 300
         return
     assert found == decode_page(in_json(answer))
+
+
+@pytest.mark.parametrize("size", [0, 100, 1_000, 50_000])
+def test_the_size_of_the_records_is_told_from_that_of_the_answer(size: int) -> None:
+    body = in_cbor({"Records": [record(n, b"x" * size, "k" * 9) for n in range(200)]})
+    estimate = data_size(len(body), decode_cbor_page(body), is_cbor=True)
+    assert abs(estimate - 200 * (size + 9)) <= 200 * 4
 
 
 def test_records_out_of_order_are_mended() -> None:
