@@ -68,10 +68,14 @@ def decode_page(body: bytes | bytearray) -> Page:
 
 def decode_cbor_page(body: bytes | bytearray) -> Page:
     """Decode the CBOR of a GetRecords answer. Raises `UnreadError`."""
-    from sparkinesis.stream.calls.answers.cbor import read_page  # noqa: PLC0415 - no start needs it
+    from sparkinesis.stream.calls.answers import cbor  # noqa: PLC0415 - no start needs it
 
     try:
-        return _in_order(read_page(body))
+        rest, data = cbor.take_out(body, _marks())
+        page = cbor.read_page(rest)
+        if not _put_back(page.records, [record.data for record in page.records], data):
+            raise UnreadError("data stands elsewhere than in records")
+        return _in_order(page)
     except msgspec.ValidationError as error:
         raise UnreadError(str(error)) from None
 
