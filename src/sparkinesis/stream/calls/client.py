@@ -319,9 +319,9 @@ class StreamClient(StreamCaller):
         return service_time(_headers(answer), self.wall_clock_ms(), sent_ms)
 
 
-_LEAST_PAGE, _LEAST_RECORD = 64 * 1024, 1_000
+_LEAST_PAGE, _LEAST_RECORD = 64 * 1024, 10_000
 """Bytes from which a page takes less CPU in CBOR, and from which its records do, on average
-(`benchmarks/call.py`). Without TLS, records of 1 KB take as much in both."""
+(`benchmarks/call.py`). Without TLS, records of 10 KB take as much in both."""
 
 
 def _pays_in_cbor(fetched: Fetched) -> bool:
