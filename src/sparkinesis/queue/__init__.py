@@ -8,10 +8,10 @@
 
 # In this folder, in the order in which a record passes: `address` and `finding` say which queue it
 # is, or make it; `client` makes the calls on it, and `explain` their errors. `receiving` polls, for
-# as many records as there is room for. `handling` calls the handler, by `runners`, with a `record`,
-# and decides what follows from an error. `holds` extends, acknowledges and returns, in calls of
-# `lanes`. The rules of all of these are in `hold_rules`. `worker` puts them together, and ends them
-# in order. An `application` has a worker, with `options`.
+# as many records as there is room for. `handling` calls the handler with a `record`, and decides
+# what follows from an error. `holds` extends, acknowledges and returns, in calls of `lanes`. The
+# rules of all of these are in `hold_rules`, and what they share in `settings`. `worker` puts them
+# together, and ends them in order. An `application` has a worker, with `options`.
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from sparkinesis.errors import Check, OptionError, ProcessorError, check_all
 from sparkinesis.lease.rules.other_workers import default_worker_id
 from sparkinesis.metrics.health.liveness import CHECK_EVERY
 from sparkinesis.metrics.metric import AwsPlace, Measured
-from sparkinesis.metrics.metrics import Metrics, metrics_of
+from sparkinesis.metrics.metrics import AllMetrics, Metrics, metrics_of
 from sparkinesis.public import public_queue
 from sparkinesis.queue.address import QueueAddress, check_queue_name, check_whole, queue_address
 from sparkinesis.queue.client import MOST_ENTRIES, QueueClient, QueueDescription
@@ -45,6 +45,7 @@ from sparkinesis.worker.processors.user_methods import (
     unfinished,
     why_not_callable,
 )
+from sparkinesis.worker.reporting.health import serving
 from sparkinesis.worker.supervision.supervised import Supervised, check_run
 
 if TYPE_CHECKING:
@@ -194,21 +195,7 @@ class QueueApplication:
         Raises `QueueNotFoundError`, `AccessDeniedError`, `ServiceError`, and `OptionError` for
         options that do not fit the queue.
         """
-        if self.options.http is None:
-            return self._assemble(timing, loop, client=client)
-        from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415 - imports http.server
-
-        # The port first, before anything is called.
-        labels = {"application": self.name or self.queue}
-        served = ServedTally.of_option(self.options.http, labels)
-        assert served is not None
-        try:
-            worker = self._assemble(timing, loop, own=served, client=client)
-        except BaseException:
-            served.close()
-            raise
-        worker.serve(served)
-        return worker
+        return self._make(timing, loop, http=self.options.http, client=client)
 
     def _find(self) -> tuple[QueueAddress, QueueDescription]:
         return Queues(self.region, self.endpoint, self.credentials).find(self.queue, self.create)
@@ -217,26 +204,30 @@ class QueueApplication:
         endpoint = self.endpoint if is_loopback(self.endpoint) else None
         return AwsPlace(region=region, endpoint=endpoint, credentials=self.credentials)
 
-    def _assemble(
+    def _make(
         self,
         timing: Timing = MACHINE,
         loop: asyncio.AbstractEventLoop | None = None,
         *,
-        own: Metrics | None = None,
+        http: str | None = None,
+        tally: Metrics | None = None,
         worker_id: str | None = None,
         look_every: float = CHECK_EVERY,
         client: Callable[[QueueAddress, Backoff, Metrics], QueueClient] = QueueClient,
     ) -> QueueWorker:
-        """Find the queue, and make a worker that serves nothing. own: gets its measurements."""
-        address, description = self._find()
-        visibility = self._visibility(description)
-        name = self.name or description.name
+        """Find the queue, and make a worker as `Application.worker` does. http: where it serves."""
         rng = timing.new_rng()
         worker_id = worker_id or default_worker_id(socket.gethostname(), os.getpid(), rng)
-        measured = Measured.worker(name, worker_id, self._place(address.region))
-        metrics = metrics_of(self.options.metrics, measured, *(() if own is None else (own,)))
+        # The port first, before anything is called.
+        served = serving(http, {"application": self.name or self.queue, "worker": worker_id})
+        own = [one for one in (tally, served) if one is not None]
+        metrics: Metrics = AllMetrics(own)
         try:
-            return QueueWorker(
+            address, description = self._find()
+            name = self.name or description.name
+            measured = Measured.worker(name, worker_id, self._place(address.region))
+            metrics = metrics_of(self.options.metrics, measured, *own)
+            worker = QueueWorker(
                 client(address, timing.of(Backoff(), rng), metrics),
                 HandlerSettings(
                     name,
@@ -248,13 +239,16 @@ class QueueApplication:
                 ),
                 self.options,
                 worker_id=worker_id,
-                visibility=visibility,
+                visibility=self._visibility(description),
                 concurrency=self.concurrency,
                 timing=timing,
                 calls=UserCalls(name, timing.clock, loop),
                 metrics=metrics,
                 look_every=look_every,
             )
+            if served is not None:
+                worker.serve(served)
+            return worker
         except BaseException:
             metrics.close()
             raise
@@ -355,7 +349,7 @@ class SupervisedQueue(Supervised[QueueApplication]):
         )
 
     def worker(self, worker_id: str, tally: Metrics | None, look_every: float) -> QueueWorker:
-        return self.application._assemble(own=tally, worker_id=worker_id, look_every=look_every)
+        return self.application._make(tally=tally, worker_id=worker_id, look_every=look_every)
 
     def check(self) -> None:
         """Find the queue, or make it."""

@@ -50,6 +50,28 @@ class Received(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     """The receives since the record was last restored, this one included."""
 
 
+class RecordCalls(NamedTuple):
+    """The operations on some records of a queue."""
+
+    receive: str
+    acknowledge: str
+    """Has a record be done."""
+    set_visibility: str
+
+
+RECORDS = RecordCalls(
+    "ReceiveQueueRecords", "AcknowledgeQueueRecords", "UpdateQueueRecordsVisibility"
+)
+DEAD_LETTERS = RecordCalls(
+    "ReceiveDeadLetterQueueRecords",
+    "AcknowledgeDeadLetterQueueRecords",
+    "UpdateDeadLetterQueueRecordsVisibility",
+)
+RESTORED = DEAD_LETTERS._replace(acknowledge="RestoreDeadLetterQueueRecords")
+"""Dead letters that are done once they are records again, which are received with a count from 0.
+"""
+
+
 class Answered(NamedTuple):
     """What a call said of one receipt handle."""
 
@@ -123,26 +145,26 @@ class QueueClient(Caller):
     sparkinesis's. The others back off, and raise `QueueNotFoundError`, `AccessDeniedError`, and
     `ServiceError` for all other failures.
 
-    A call with ``dead_letters`` is that on the queue's dead letters.
+    calls: on which records.
     """
 
     def __init__(
-        self, address: QueueAddress, retry: Backoff | None = None, metrics: Metrics = OFF
+        self,
+        address: QueueAddress,
+        retry: Backoff | None = None,
+        metrics: Metrics = OFF,
+        calls: RecordCalls = RECORDS,
     ) -> None:
         super().__init__(address, address.label, retry or Backoff(), metrics)
         self.address = address
+        self.calls = calls
 
     def explained(self, error: CallError, operation: str, *about: Any) -> SparkinesisError:
         del about  # a queue has neither shards nor positions
         return explain_queue(error, operation, f"{self.address}", self.address)
 
     def receive(
-        self,
-        limit: int,
-        wait_seconds: int,
-        visibility_seconds: int | None = None,
-        *,
-        dead_letters: bool = False,
+        self, limit: int, wait_seconds: int, visibility_seconds: int | None = None
     ) -> list[Received]:
         """Receive up to ``limit`` records (1 to 10), as soon as there is one.
 
@@ -155,28 +177,22 @@ class QueueClient(Caller):
         request = {"Limit": limit, "WaitTimeSeconds": wait_seconds}
         if visibility_seconds is not None:
             request["VisibilityTimeoutSeconds"] = visibility_seconds
-        operation = operation_of("ReceiveQueueRecords", dead_letters)
-        return self._once(operation, request, lambda body: decode_fetched(_RECEIVED, body).records)
-
-    def acknowledge(self, handles: Sequence[str], *, dead_letters: bool = False) -> list[Answered]:
-        """Acknowledge 1 to 10 records, which then are done."""
-        return self._answers(
-            operation_of("AcknowledgeQueueRecords", dead_letters), _entries(handles)
+        return self._once(
+            self.calls.receive, request, lambda body: decode_fetched(_RECEIVED, body).records
         )
 
-    def set_visibility(
-        self, entries: Sequence[tuple[str, int]], *, dead_letters: bool = False
-    ) -> list[Answered]:
+    def acknowledge(self, handles: Sequence[str]) -> list[Answered]:
+        """Acknowledge 1 to 10 records, which then are done."""
+        entries = [{"ReceiptHandle": handle} for handle in handles]
+        return self._answers(self.calls.acknowledge, entries)
+
+    def set_visibility(self, entries: Sequence[tuple[str, int]]) -> list[Answered]:
         """Hide 1 to 10 records for these seconds (0 to 43,200) from the call on; 0 releases."""
         hidden = [
             {"ReceiptHandle": handle, "VisibilityTimeoutSeconds": seconds}
             for handle, seconds in entries
         ]
-        return self._answers(operation_of("UpdateQueueRecordsVisibility", dead_letters), hidden)
-
-    def restore(self, handles: Sequence[str]) -> list[Answered]:
-        """Make 1 to 10 dead letters records that are received again, with a count from 0."""
-        return self._answers("RestoreDeadLetterQueueRecords", _entries(handles))
+        return self._answers(self.calls.set_visibility, hidden)
 
     def describe(self) -> QueueDescription:
         """Call DescribeQueue."""
@@ -249,17 +265,6 @@ def queue_attributes(
             "MaxReceiveCount": max_receive_count,
         }
     return attributes
-
-
-def _entries(handles: Sequence[str]) -> list[dict[str, Any]]:
-    return [{"ReceiptHandle": handle} for handle in handles]
-
-
-def operation_of(operation: str, dead_letters: bool) -> str:
-    """Return an operation on a queue's records; with ``dead_letters`` that on these."""
-    return (
-        operation.replace("QueueRecords", "DeadLetterQueueRecords") if dead_letters else operation
-    )
 
 
 def _sent(client: Any, operation: str, request: Mapping[str, Any]) -> bytes | bytearray:

@@ -8,6 +8,8 @@
 #   for nine others. What waits here is bounded by `has_room`, which receives ask for.
 # - Extensions, acknowledgements and returns have lanes of their own, and receives have threads of
 #   their own: an acknowledgement that is throttled does not keep a hold from being extended.
+# - A record is returned once its extension is answered. One that reached the service behind the
+#   return would hide the record for a whole hold more.
 # - A hold that has ended is never acknowledged. The receipt handle is void then, or another process
 #   has the record: a success would be counted that is none. After a process was suspended, the
 #   clock says so before anything is sent.
@@ -22,17 +24,16 @@ import math
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
-from sparkinesis.events import HoldLost, Listener
+from sparkinesis.events import HoldLost
 from sparkinesis.metrics.catalogue import QUEUE_ACKNOWLEDGED, QUEUE_EXTENSIONS, QUEUE_REFUSALS
 from sparkinesis.metrics.health.signs import expect
-from sparkinesis.metrics.metrics import Metrics
-from sparkinesis.queue.client import Answered, QueueClient, Received, operation_of
-from sparkinesis.queue.hold_rules import RELEASE, Meaning, Settlement, Uniform, extension_due
+from sparkinesis.queue.client import Answered, Received
+from sparkinesis.queue.hold_rules import RELEASE, Meaning, Settlement, extension_due
 from sparkinesis.queue.lanes import Lane, Told
 from sparkinesis.queue.record import Held
+from sparkinesis.queue.settings import ReceiverSettings
 from sparkinesis.worker.processors.user_calls import CallThreads
 
 _TOGETHER = 0.1
@@ -91,63 +92,35 @@ class _Due:
 class HoldKeeper:
     """Keeps the records in hand of one process. `run` is for one thread, all else for any.
 
-    linger: seconds for which an acknowledgement waits for others. fail: takes an error after which
-    no call can succeed, and the operation. dead_letters: the records are the queue's dead letters.
-    restores: those that are done are restored, and not acknowledged.
+    linger: seconds for which an acknowledgement waits for others.
     """
 
-    def __init__(
-        self,
-        client: QueueClient,
-        *,
-        terms: HoldTerms,
-        linger: float,
-        clock: Callable[[], float],
-        uniform: Uniform,
-        metrics: Metrics,
-        publish: Listener,
-        fail: Callable[[BaseException, str], None],
-        threads: CallThreads | None = None,
-        dead_letters: bool = False,
-        restores: bool = False,
-    ) -> None:
-        self._client = client
+    def __init__(self, settings: ReceiverSettings, terms: HoldTerms, *, linger: float) -> None:
+        calls = settings.client.calls
+        self._settings = settings
         self._terms = terms
-        self._clock = clock
-        self._uniform = uniform
-        self._metrics = metrics
-        self._labels = (client.address.name_or_id,)
-        self._of = (*self._labels, str(client.address))
-        self._publish = publish
-        self._fail = fail
-        self._threads = threads or CallThreads("sparkinesis-queue-calls")
+        self._clock = settings.timing.clock
+        self._threads = CallThreads("sparkinesis-queue-calls")
         self._changed = threading.Condition()
         self._due = _Due()
-        self._set_visibility = partial(client.set_visibility, dead_letters=dead_letters)
-        done = (
-            client.restore if restores else partial(client.acknowledge, dead_letters=dead_letters)
-        )
-        visibility = operation_of("UpdateQueueRecordsVisibility", dead_letters)
         self._lanes = _Lanes(
-            Lane("extend", visibility, self._ask_longer, done=QUEUE_EXTENSIONS),
+            Lane("extend", calls.set_visibility, self._extend, done=QUEUE_EXTENSIONS),
             Lane(
                 "acknowledge",
-                "RestoreDeadLetterQueueRecords"
-                if restores
-                else operation_of("AcknowledgeQueueRecords", dead_letters),
-                lambda entries: done([held.handle for held in entries]),
+                calls.acknowledge,
+                self._acknowledge,
                 linger=linger,
                 done=QUEUE_ACKNOWLEDGED,
             ),
-            Lane("return", visibility, self._ask_later, linger=linger),
+            Lane("return", calls.set_visibility, self._return, linger=linger),
         )
         self._told: deque[Told] = deque()
         self._held: dict[Held, None] = {}
         """The records in hand."""
         self._settling = 0
         """Those of them whose handlers have ended."""
-        self._close_by: float | None = None
-        """When `run` returns whatever is in hand; None: it goes on."""
+        self._close_by = math.inf
+        """When `run` returns whatever is in hand; infinite: it goes on."""
 
     # For any thread
 
@@ -171,9 +144,7 @@ class HoldKeeper:
         with self._changed:
             if held.is_gone or held.is_settling:
                 return
-            held.settlement = (
-                settlement if held.settlement is None else _worse(held.settlement, settlement)
-            )
+            held.settlement = _worse(held.settlement, settlement)
             held.parts -= 1
             if not held.parts:
                 is_done = held.settlement.visible_after is None
@@ -243,8 +214,8 @@ class HoldKeeper:
                         return
                     if not self._told:
                         pause = self._pause(now)
-                        expect(math.inf if pause is None else pause)
-                        self._changed.wait(pause)
+                        expect(pause)
+                        self._changed.wait(None if pause == math.inf else pause)
                         expect()
             for call in calls:
                 try:
@@ -254,20 +225,25 @@ class HoldKeeper:
 
     @property
     def _is_closing(self) -> bool:
-        return self._close_by is not None
+        return self._close_by < math.inf
 
     def _is_done(self, now: float) -> bool:
-        return self._close_by is not None and (not self._held or now >= self._close_by)
+        return self._is_closing and (not self._held or now >= self._close_by)
 
     def _settle(self, held: Held, lane: Lane) -> bool:
+        """Have the service told of a record; True if that changes when the next call is due."""
         held.is_settling = True
         self._settling += 1
+        if held.is_extending and held.is_returned:
+            held.is_extending = not self._lanes.extend.drop(held)
+            if held.is_extending:
+                return False  # the answer to its extension comes first (`_apply`)
         return lane.add(held, self._clock())
 
     def _watch(self, held: Held, began_at: float) -> None:
         at = held.until
         if self._terms.extends:
-            at = extension_due(began_at, self._terms.visibility, self._uniform)
+            at = extension_due(began_at, self._terms.visibility, self._settings.uniform)
         self._due.add(held, at)
 
     def _look(self, now: float) -> None:
@@ -290,17 +266,22 @@ class HoldKeeper:
         for held in kept:
             self._due.add(held, held.until)
 
-    def _ask_longer(self, entries: Sequence[Held]) -> Sequence[Answered]:
-        return self._set_visibility([(held.handle, self._terms.visibility) for held in entries])
+    def _extend(self, entries: Sequence[Held]) -> Sequence[Answered]:
+        longer = [(held.handle, self._terms.visibility) for held in entries]
+        return self._settings.client.set_visibility(longer)
 
-    def _ask_later(self, entries: Sequence[Held]) -> Sequence[Answered]:
-        return self._set_visibility([(held.handle, held.returned_for) for held in entries])
+    def _acknowledge(self, entries: Sequence[Held]) -> Sequence[Answered]:
+        return self._settings.client.acknowledge([held.handle for held in entries])
+
+    def _return(self, entries: Sequence[Held]) -> Sequence[Answered]:
+        later = [(held.handle, held.returned_for) for held in entries]
+        return self._settings.client.set_visibility(later)
 
     def _lose(self, held: Held, where: str | None = None) -> None:
         where = where or ("ended" if held.is_settling else "running")
         self._forget(held)
         held.let_go()
-        self._publish(HoldLost(*self._of, held.record_id, where))
+        self._settings.publish(HoldLost(*self._settings.of, held.record_id, where))
 
     def _forget(self, held: Held) -> None:
         held.is_gone = True
@@ -330,27 +311,34 @@ class HoldKeeper:
         while self._told:
             told = self._told.popleft()
             lane, codes, now = told.lane, told.codes(), self._clock()
-            lane.end(told, codes, now, self._uniform)
+            settings, succeeded = self._settings, len(told.entries) - len(codes)
+            lane.end(told, codes, now, settings.uniform)
             for code, count in Counter(codes.values()).items():
-                self._metrics.add(QUEUE_REFUSALS, (*self._labels, lane.name, code), count)
-            if lane.done is not None and len(codes) < len(told.entries):
-                self._metrics.add(lane.done, self._labels, len(told.entries) - len(codes))
+                settings.count(QUEUE_REFUSALS, count, lane.name, code)
+            if lane.done is not None and succeeded:
+                settings.count(lane.done, succeeded)
             if told.is_hopeless:
                 assert isinstance(told.answers, BaseException)
-                self._fail(told.answers, lane.operation)
+                settings.fail(told.answers, lane.operation)
             for held in told.entries:
                 means = Meaning.LOST if told.is_hopeless else told.meaning(held, codes)
                 self._apply(lane, held, told.sent_at, means, now)
 
     def _apply(self, lane: Lane, held: Held, sent_at: float, means: Meaning, now: float) -> None:
-        if lane is self._lanes.extend:
+        is_extension = lane is self._lanes.extend
+        if is_extension:
             held.is_extending = False
             if held.asked and means is Meaning.LOST:
                 return  # it is settled, or not: that call's own answer says so
         if held.is_gone:
             return
-        if means is Meaning.AGAIN and now < held.until:
-            held.is_extending = lane is self._lanes.extend
+        if is_extension and means is Meaning.DONE:
+            held.until = sent_at + self._terms.visibility
+            self._watch(held, sent_at)
+        if is_extension and held.is_returned and means is not Meaning.LOST:
+            self._lanes.give_back.add(held, now)  # it has waited for this answer
+        elif means is Meaning.AGAIN and now < held.until:
+            held.is_extending = is_extension
             lane.add(held, now)
         elif means is not Meaning.DONE:
             if means is Meaning.LOST and held.asked > 1:
@@ -358,20 +346,13 @@ class HoldKeeper:
                 self._forget(held)
             else:
                 self._lose(held)
-        elif lane is self._lanes.extend:
-            held.until = sent_at + self._terms.visibility
-            self._watch(held, sent_at)
-        else:
+        elif not is_extension:
             self._forget(held)
 
-    def _pause(self, now: float) -> float | None:
-        """Return the seconds until there is something to do without a message; None: for ever."""
-        times = [self._due.first]
-        if self._close_by is not None:
-            times.append(self._close_by)
-        times += [lane.due(at_once=self._is_closing) for lane in self._lanes]
-        first = min(times)
-        return None if first == float("inf") else max(0.0, first - now)
+    def _pause(self, now: float) -> float:
+        """Return the seconds until there is something to do without a message; may be infinite."""
+        due = (lane.due(at_once=self._is_closing) for lane in self._lanes)
+        return max(0.0, min(self._due.first, self._close_by, *due) - now)
 
 
 def _worse(one: Settlement, other: Settlement) -> Settlement:

@@ -88,6 +88,13 @@ class Lane:
         self._waiting.append(held)
         return len(self._waiting) in {1, MOST_ENTRIES}
 
+    def drop(self, held: Held) -> bool:
+        """Leave out a record that waits; False if it does not, as in a call under way."""
+        is_waiting = held in self._waiting
+        if is_waiting:
+            self._waiting.remove(held)
+        return is_waiting
+
     def due(self, *, at_once: bool) -> float:
         """Return the time of the next call; infinity if an answer has to come first."""
         if not self._waiting or self._under_way >= _CALLS:

@@ -61,6 +61,12 @@ def refuses_words_of_leases(cls: _C) -> _C:
                     f"{word} is for applications with leases, and not for {cls.__name__}: "
                     f"{_OF_LEASES[word]}."
                 )
+        if len(given) > 2 and (callable(given[2]) or ":" in str(given[2])):
+            raise OptionError(
+                f"{cls.__name__} was given {len(given)} arguments by position, the third a "
+                "processor, as applications with leases take name, stream and processor. It takes "
+                f"queue and handler: {_OF_LEASES['stream']}. Give name=... for logs and metrics."
+            )
         own(self, *given, **named)
 
     made.__init__ = checked

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sparkinesis.events import Listener, ReceivingFailed, ReceivingRecovered
+from sparkinesis.events import ReceivingFailed, ReceivingRecovered
 from sparkinesis.metrics.catalogue import (
     QUEUE_AGE,
     QUEUE_EMPTY_RECEIVES,
@@ -25,9 +25,9 @@ from sparkinesis.metrics.catalogue import (
     QUEUE_REDELIVERED,
 )
 from sparkinesis.metrics.health.signs import expect
-from sparkinesis.metrics.metrics import Metrics
-from sparkinesis.queue.client import MOST_ENTRIES, QueueClient, Received
-from sparkinesis.queue.hold_rules import Uniform, spare_places
+from sparkinesis.queue.client import MOST_ENTRIES, Received
+from sparkinesis.queue.hold_rules import spare_places
+from sparkinesis.queue.settings import ReceiverSettings
 from sparkinesis.stream.calls.explain import words
 from sparkinesis.stream.calls.retry import (
     error_code,
@@ -36,8 +36,6 @@ from sparkinesis.stream.calls.retry import (
     is_retryable,
 )
 
-FIRST_POLL = "receive-0"
-"""The name of the thread of the poll that is always there."""
 MOST_POLLS = 8
 """The most receives that are under way at one time."""
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.2, 20.0
@@ -46,8 +44,6 @@ _NEW = 0.2
 """The weight of a handler's last call in the mean of all."""
 _GATHER = 0.005
 """Seconds for which a receive waits for more places: one call for ten records, not ten calls."""
-_LOOK_EVERY = 0.2
-"""Seconds between two looks, at a shutdown, whether its time was shortened."""
 _UNKNOWN_SIZE = 1_024
 """Bytes of a record, before any was received."""
 
@@ -159,16 +155,10 @@ class Places:
             self._is_closed = True
             self._changed.notify_all()
 
-    def wait_until_free(self, seconds_left: Callable[[], float]) -> bool:
-        """Wait until no record is in hand; False if there is one when no seconds are left."""
+    def wait_until_free(self, seconds: float) -> bool:
+        """Wait until no record is in hand, and none may come; False if there is one still."""
         with self._changed:
-            while self._taken:
-                left = seconds_left()
-                if left <= 0:
-                    return False
-                # The time may be shortened meanwhile.
-                self._changed.wait(min(left, _LOOK_EVERY))
-        return True
+            return self._changed.wait_for(lambda: not self._taken, seconds)
 
     def _free(self) -> int:
         """Return how many records may be asked for now. The caller holds the lock."""
@@ -184,40 +174,26 @@ class Places:
 class Receiving:
     """The long polls of one process. `start`, `stop` and `wait` are for any thread.
 
-    deliver: takes the records of an answer, and the time at which its request was sent. fail: takes
-    an error after which no receive can succeed.
+    deliver: takes the records of an answer, and the time at which its request was sent. run_thread:
+    takes a thread's name, what it runs, and whether it has to go on until the end.
     """
 
     def __init__(
         self,
-        client: QueueClient,
+        settings: ReceiverSettings,
         places: Places,
         deliver: Callable[[Sequence[Received], float], None],
+        run_thread: Callable[[str, Callable[[], None], bool], threading.Thread],
         *,
         wait_time: int,
         visibility: int,
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float],
-        uniform: Uniform,
-        metrics: Metrics,
-        publish: Listener,
-        fail: Callable[[BaseException, str], None],
-        run_thread: Callable[[str, Callable[[], None]], threading.Thread],
     ) -> None:
-        self._client = client
+        self._settings = settings
         self._places = places
         self._deliver = deliver
+        self._run_thread = run_thread
         self._wait_time = wait_time
         self._visibility = visibility
-        self._clock = clock
-        self._wall_clock = wall_clock
-        self._uniform = uniform
-        self._metrics = metrics
-        self._labels = (client.address.name_or_id,)
-        self._of = (*self._labels, str(client.address))
-        self._publish = publish
-        self._fail = fail
-        self._run_thread = run_thread
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._wanted = 1
@@ -234,21 +210,21 @@ class Receiving:
         self._stopping.set()
         self._places.close()
 
-    def wait(self, seconds_left: Callable[[], float]) -> bool:
-        """Wait until no receive is under way; False if there is one when no seconds are left."""
-        for thread in list(self._threads.values()):
-            while thread.is_alive():
-                left = seconds_left()
-                if left <= 0:
-                    return False
-                thread.join(min(left, _LOOK_EVERY))
-        return True
+    def wait(self, seconds: float) -> bool:
+        """Wait until no receive is under way; False if there is one still."""
+        threads = list(self._threads.values())
+        for thread in threads:
+            thread.join(seconds)
+        return not any(thread.is_alive() for thread in threads)
 
     def _begin(self, number: int) -> None:
-        self._threads[number] = self._run_thread(f"receive-{number}", lambda: self._poll(number))
+        # Those beside the first come and go.
+        self._threads[number] = self._run_thread(
+            f"receive-{number}", lambda: self._poll(number), number == 0
+        )
 
     def _poll(self, number: int) -> None:
-        failures = 0
+        settings, failures = self._settings, 0
         while not self._stopping.is_set():
             with self._lock:
                 if number >= self._wanted:
@@ -259,9 +235,9 @@ class Receiving:
             if not asked:
                 return
             expect(self._wait_time)
-            sent_at = self._clock()
+            sent_at = settings.timing.clock()
             try:
-                records = self._client.receive(asked, self._wait_time, self._visibility)
+                records = settings.client.receive(asked, self._wait_time, self._visibility)
             except Exception as error:  # noqa: BLE001 - told to the worker
                 self._places.received(asked, [])
                 failures += 1
@@ -279,21 +255,21 @@ class Receiving:
 
     def _may_go_on(self, error: Exception, failures: int) -> bool:
         """Back off after a failed receive; False if no other one can succeed."""
-        code = error_code(error)
-        self._metrics.add(QUEUE_RECEIVES_FAILED, (*self._labels, code))
+        settings = self._settings
+        settings.count(QUEUE_RECEIVES_FAILED, 1, error_code(error))
         if not isinstance(error, ClientError | BotoCoreError) or not is_retryable(error):
-            self._fail(error, "ReceiveQueueRecords")
+            settings.fail(error, settings.client.calls.receive)
             return False
         most = exponential_backoff(_FIRST_BACKOFF, _LONGEST_BACKOFF, failures)
-        pause = self._uniform(most / 2, most)
+        pause = settings.uniform(most / 2, most)
         with self._lock:
             self._wanted = 1
             is_first = self._failing_since is None
             if is_first:
-                self._failing_since = self._clock()
+                self._failing_since = settings.timing.clock()
             if is_first or failures == 10 or failures % 100 == 0:
-                said = words(error)
-                self._publish(ReceivingFailed(*self._of, said, failures, pause, is_in_doubt(error)))
+                said, may_hide = words(error), is_in_doubt(error)
+                settings.publish(ReceivingFailed(*settings.of, said, failures, pause, may_hide))
         expect(pause)
         self._stopping.wait(pause)
         return True
@@ -303,7 +279,8 @@ class Receiving:
         with self._lock:
             since, self._failing_since = self._failing_since, None
             if since is not None:
-                self._publish(ReceivingRecovered(*self._of, self._clock() - since))
+                seconds = self._settings.timing.clock() - since
+                self._settings.publish(ReceivingRecovered(*self._settings.of, seconds))
 
     def _adapt(self, asked: int, got: int) -> None:
         """Have one poll more after a full answer, and a single one after any other."""
@@ -316,14 +293,15 @@ class Receiving:
                 self._wanted += 1
 
     def _measure(self, records: Sequence[Received]) -> None:
+        settings = self._settings
         if not records:
-            self._metrics.add(QUEUE_EMPTY_RECEIVES, self._labels)
+            settings.count(QUEUE_EMPTY_RECEIVES, 1)
             return
-        self._metrics.add(QUEUE_RECEIVED, self._labels, len(records))
+        settings.count(QUEUE_RECEIVED, len(records))
         again = sum(record.receive_count > 1 for record in records)
         if again:
-            self._metrics.add(QUEUE_REDELIVERED, self._labels, again)
+            settings.count(QUEUE_REDELIVERED, again)
         arrived = [record.arrived_at for record in records if record.arrived_at is not None]
         if arrived:
-            age = max(0.0, self._wall_clock() - min(arrived))
-            self._metrics.observe(QUEUE_AGE, self._labels, age)
+            age = max(0.0, settings.timing.wall_clock_ms() / 1000 - min(arrived))
+            settings.metrics.observe(QUEUE_AGE, (settings.client.address.name_or_id,), age)

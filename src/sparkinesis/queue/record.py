@@ -11,6 +11,7 @@ from sparkinesis.errors import OptionError
 from sparkinesis.public import public_queue
 from sparkinesis.queue.address import LONGEST_VISIBILITY
 from sparkinesis.queue.hold_rules import ACKNOWLEDGE, RELEASE, Settlement
+from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.user_record import instant
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Held:
         """The time from which it is not extended any more."""
         self.parts = 1
         """The user records of it whose handlers have not ended."""
-        self.settlement: Settlement | None = None
+        self.settlement = ACKNOWLEDGE
         """What the service is told once all parts have ended; so far, of those that have."""
         self.asked = 0
         """The calls that were made to tell the service."""
@@ -60,16 +61,12 @@ class Held:
     @property
     def is_returned(self) -> bool:
         """True if the service is told to deliver the record again."""
-        return (
-            self.is_settling
-            and self.settlement is not None
-            and self.settlement.visible_after is not None
-        )
+        return self.is_settling and self.settlement.visible_after is not None
 
     @property
     def returned_for(self) -> int:
         """The seconds until it is delivered again."""
-        return 0 if self.settlement is None else self.settlement.visible_after or 0
+        return self.settlement.visible_after or 0
 
     def on_lost(self, cancel: Callable[[], object]) -> None:
         """Call ``cancel`` when the record is let go, or at once if it is."""
@@ -233,3 +230,13 @@ def settle(record: QueueRecord, settlement: Settlement) -> None:
     if not record._is_settled:
         record._is_settled = True
         record._keeper.end(record._held, settlement)
+
+
+def stored(one: Received) -> Record:
+    """Return a record as the stream has it, but for its sequence number, which a queue hides."""
+    return Record(
+        data=one.data,
+        partition_key=one.partition_key,
+        sequence_number="0",
+        approximate_arrival_timestamp=one.arrived_at,
+    )

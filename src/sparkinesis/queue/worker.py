@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -17,23 +19,23 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import WorkerFailed
 from sparkinesis.metrics.catalogue import QUEUE_IN_HAND
-from sparkinesis.metrics.health.liveness import CHECK_EVERY, Liveness, Part
-from sparkinesis.metrics.health.signs import SignOfLife
+from sparkinesis.metrics.health.liveness import CHECK_EVERY, Liveness
+from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.metrics.metrics import Metrics, Sample
 from sparkinesis.public import public_queue
-from sparkinesis.queue.client import QueueClient, Received
-from sparkinesis.queue.handling import HandlerCall, HandlerSettings, Handling
+from sparkinesis.queue.client import QueueClient
+from sparkinesis.queue.handling import HandlerSettings, Handling
 from sparkinesis.queue.hold_rules import poll_seconds
 from sparkinesis.queue.holds import HoldKeeper, HoldTerms
 from sparkinesis.queue.options import QueueOptions
-from sparkinesis.queue.receiving import FIRST_POLL, Places, Receiving
-from sparkinesis.queue.runners import Runner, TaskRunner, ThreadRunner
+from sparkinesis.queue.receiving import Places, Receiving
+from sparkinesis.queue.settings import ReceiverSettings
 from sparkinesis.status import Failure
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.processors.user_calls import UserCalls
-from sparkinesis.worker.processors.user_methods import asynchronous
 from sparkinesis.worker.reporting.event_log import WorkerEvents
-from sparkinesis.worker.reporting.failures import Failures, describe
+from sparkinesis.worker.reporting.failures import describe
+from sparkinesis.worker.reporting.health import WorkerParts
 from sparkinesis.worker.reporting.log_context import LogPlace
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ _log = logging.getLogger(__name__)
 
 FLUSH_WITHIN = 10.0
 """Seconds for the last acknowledgements of a shutdown."""
+_LOOK_EVERY = 0.2
+"""Seconds between two looks, at a shutdown, whether its time was shortened."""
 
 
 class Activity(NamedTuple):
@@ -68,7 +72,7 @@ class _Ending:
         self.is_forced = False
         self._clock = clock
         self._lock = threading.Lock()
-        self._by = float("inf")
+        self._by = math.inf
 
     def fail(self, error: BaseException) -> bool:
         """Note the error that ends the worker; False if another one came before."""
@@ -111,30 +115,25 @@ class QueueWorker:
     ) -> None:
         self.log_place: LogPlace = LogPlace(settings.application, worker_id)
         """Names the application and the worker in the log lines of the worker's threads."""
-        self._client = client
+        self._settings = shared = ReceiverSettings(
+            client,
+            timing,
+            timing.new_rng().uniform,
+            metrics,
+            WorkerEvents(self.log_place, "", metrics, options.on_event),
+            self._fail,
+        )
         self._options = options
-        self._clock = timing.clock
-        self._metrics = metrics
-        self._publish = WorkerEvents(self.log_place, "", metrics, options.on_event)
-        self._failures = Failures(timing.wall_clock_ms)
+        # As the queue had it at the start: if that is changed meanwhile, holds keep their time.
         self._visibility = visibility
         self._ending = _Ending(timing.clock)
-        self._main: threading.Thread | None = None
+        self._holds: threading.Thread | None = None
         self._http: HealthServer | None = None
-        self._signs: dict[str, tuple[threading.Thread, SignOfLife]] = {}
-        uniform = timing.new_rng().uniform
-        name = client.address.name_or_id
-        self._keeper = HoldKeeper(
-            client,
-            terms=HoldTerms(visibility, options.extend, options.time_limit),
-            linger=options.acknowledge_within,
-            clock=timing.clock,
-            uniform=uniform,
-            metrics=metrics,
-            publish=self._publish,
-            fail=self._fail,
-        )
-        places = Places(
+        self._parts = WorkerParts({})
+        self._live = Liveness(self._parts.now, timing.clock, look_every)
+        terms = HoldTerms(visibility, options.extend, options.time_limit)
+        self._keeper = HoldKeeper(shared, terms, linger=options.acknowledge_within)
+        self._places = Places(
             concurrency,
             settings.batch_size or 1,
             options.max_held_bytes,
@@ -142,54 +141,33 @@ class QueueWorker:
             lambda: self._keeper.has_room,
         )
         self._handling = Handling(
-            settings,
-            self._keeper,
-            places,
-            calls=calls,
-            queue=client.address,
-            clock=timing.clock,
-            uniform=uniform,
-            failures=self._failures,
-            publish=self._publish,
-            fail=self._fail,
+            shared, settings, self._keeper, self._places, concurrency=concurrency, calls=calls
         )
-        self._runner: Runner[HandlerCall] = (
-            ThreadRunner(self._handling.run, concurrency, self._thread)
-            if asynchronous(settings.handler) is None
-            else TaskRunner(self._handling.begin, concurrency)
-        )
-        self._places = places
         self._receiving = Receiving(
-            client,
-            places,
-            self._deliver,
+            shared,
+            self._places,
+            self._handling.take,
+            self._thread,
             wait_time=poll_seconds(options.wait_time, visibility),
-            # As the queue had it at the start: if that is changed meanwhile, holds keep their time.
             visibility=visibility,
-            clock=timing.clock,
-            wall_clock=lambda: timing.wall_clock_ms() / 1000,
-            uniform=uniform,
-            metrics=metrics,
-            publish=self._publish,
-            fail=self._fail,
-            run_thread=self._poll_thread,
         )
-        self._live = Liveness(self._parts, timing.clock, look_every)
-        metrics.watch(lambda: [Sample(QUEUE_IN_HAND, (name,), self._keeper.in_hand)])
+        queue = (client.address.name_or_id,)
+        metrics.watch(lambda: [Sample(QUEUE_IN_HAND, queue, self._keeper.in_hand)])
 
     def start(self) -> QueueWorker:
         """Start the threads. Raises RuntimeError if the worker was started before."""
-        if self._main is not None:
+        if self._holds is not None:
             raise RuntimeError("A worker can be started only once. Make another worker.")
         _log.info(
             "Receiving from %s: up to %d s a receive, holds of %d s.%s",
-            self._client.address,
+            self._settings.client.address,
             self._options.wait_time,
             self._visibility,
             "" if self._http is None else f" It serves health at {self._http.url}.",
         )
-        self._watched_thread("holds", self._keeper.run)
-        self._main = self._thread("queue", self._run)
+        self._holds = self._thread("holds", self._keeper.run)
+        self._receiving.start()
+        self._thread("queue", partial(self._run, self._holds))
         return self
 
     def request_shutdown(self, timeout: float | None = None) -> None:
@@ -198,6 +176,7 @@ class QueueWorker:
         self._ending.set(within + (self._options.wait_time if timeout is None else 0.0))
         # Here, and not in the worker's thread: a handler that ends now would have a receive begin.
         self._receiving.stop()
+        self._handling.close()
         self._ending.requested.set()
 
     def shutdown(self, timeout: float | None = None) -> bool:
@@ -213,7 +192,7 @@ class QueueWorker:
         Returns True if all handlers had finished in time.
         """
         self.request_shutdown(timeout)
-        if self._main is None:
+        if self._holds is None:
             self._end()
         self._ending.ended.wait()
         return self.was_graceful
@@ -261,7 +240,7 @@ class QueueWorker:
 
     def failures(self) -> tuple[Failure, ...]:
         """Return the errors of handlers, in order of the last occurrence; the last 50 kinds."""
-        return self._failures.snapshot()
+        return self._handling.failures.snapshot()
 
     def why_not_live(self) -> tuple[str, ...]:
         """Return which threads of the worker stand still or have died; () if all go on."""
@@ -273,26 +252,21 @@ class QueueWorker:
 
     def serve(self, served: ServedTally) -> None:
         """Serve health and metrics by HTTP until the worker ends."""
-        from sparkinesis.metrics.health.pages import pages  # noqa: PLC0415 - imports http.server
-
         place = self.log_place
-        labels = {"application": place.application, "worker": place.worker}
         self._http = served.server
-        served.server.serve(
-            pages(
-                live=self.why_not_live,
-                ready=self.why_not_ready,
-                status=self._status,
-                groups=lambda: [(labels, served.series())],
-            ),
-            self._live.check,
+        served.answer(
+            {"application": place.application, "worker": place.worker},
+            live=self.why_not_live,
+            ready=self.why_not_ready,
+            status=self._status,
+            look=self._live.check,
         )
 
     def _status(self) -> dict[str, object]:
         return {
             "application": self.log_place.application,
             "worker": self.log_place.worker,
-            "queue": self._client.address.arn,
+            "queue": self._settings.client.address.arn,
             "is_shutting_down": self.is_shutting_down,
             "not_live": self.why_not_live(),
             "not_ready": self.why_not_ready(),
@@ -319,50 +293,56 @@ class QueueWorker:
 
     # The worker's own threads
 
-    def _run(self) -> None:
-        self._receiving.start()
+    def _run(self, holds: threading.Thread) -> None:
+        expect(math.inf)
         self._ending.requested.wait()
         try:
             self._shut_down()
+            holds.join()
         finally:
             self._end()
 
     def _shut_down(self) -> None:
-        self._handling.give_back(self._runner.take_back())
-        ending = self._ending
-        ending.is_forced |= not self._receiving.wait(ending.seconds_left)
+        self._wait(self._receiving.wait)
         self._handling.release_left()
-        if not self._places.wait_until_free(ending.seconds_left):
-            ending.is_forced = True
+        # A receive that is still under way may bring records: its places are not free.
+        if not self._wait(self._places.wait_until_free):
+            self._ending.is_forced = True
             self._keeper.release_all()
         self._handling.release_left()
         self._keeper.close(FLUSH_WITHIN)
-        thread, _ = self._signs["holds"]
-        thread.join()
 
-    def _deliver(self, received: Sequence[Received], sent_at: float) -> None:
-        works = self._handling.calls_for(received, sent_at)
-        self._handling.give_back(work for work in works if not self._runner.give(work))
+    def _wait(self, is_over: Callable[[float], bool]) -> bool:
+        """Wait until something is over, or the end is forced; return whether it is."""
+        while (left := self._ending.seconds_left()) > 0:
+            if is_over(min(left, _LOOK_EVERY)):
+                return True
+        return is_over(0.0)
 
     def _fail(self, error: BaseException, operation: str | None = None) -> None:
-        """Shut down, and raise the first error that came in the end."""
-        if isinstance(error, ClientError | BotoCoreError) and operation is not None:
-            error = self._client.explained(error, operation)
+        settings = self._settings
+        if operation is not None and isinstance(error, ClientError | BotoCoreError):
+            error = settings.client.explained(error, operation)
         if self._ending.fail(error):
             text = str(error) if isinstance(error, SparkinesisError) else describe(error)
             raised = error if error.__traceback__ is not None else None
-            self._publish(WorkerFailed(self.log_place.worker, text), raised)
+            settings.publish(WorkerFailed(self.log_place.worker, text), raised)
         self.request_shutdown()
 
     def _end(self) -> None:
-        self._publish.close()
-        self._metrics.close()
+        self._settings.publish.close()
+        self._settings.metrics.close()
         self._ending.ended.set()
 
-    def _thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
+    def _thread(
+        self, name: str, run: Callable[[], None], is_lasting: bool = True
+    ) -> threading.Thread:
+        """Begin a thread; ``is_lasting``: its death before a shutdown is a fault."""
+        sign = SignOfLife(self._settings.timing.clock)
+
         def guarded() -> None:
             try:
-                run()
+                sign.during(run)
             except BaseException as error:  # noqa: BLE001 - nothing awaits this thread
                 self._fail(error)
 
@@ -373,21 +353,7 @@ class QueueWorker:
             daemon=True,
         )
         thread.start()
+        if is_lasting:
+            may_end = self._ending.requested.is_set
+            self._parts.add(f"the thread {name!r}", thread, sign, may_end)
         return thread
-
-    def _watched_thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
-        sign = SignOfLife(self._clock)
-        thread = self._thread(name, lambda: sign.during(run))
-        self._signs[name] = thread, sign
-        return thread
-
-    def _poll_thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
-        """Run a poll. Those beside the first come and go."""
-        return (self._watched_thread if name == FIRST_POLL else self._thread)(name, run)
-
-    def _parts(self) -> list[Part]:
-        return [
-            Part(f"the thread {name!r}", sign.due, is_dead)
-            for name, (thread, sign) in list(self._signs.items())
-            if not (is_dead := not thread.is_alive()) or not self._ending.requested.is_set()
-        ]

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import math
 import random
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from sparkinesis.local.model.queue import QueueLook
 from sparkinesis.public import public_testing
 from sparkinesis.queue.application import QueueApplication
-from sparkinesis.queue.client import Answered, QueueClient, Received
+from sparkinesis.queue.client import Received
 from sparkinesis.queue.record import QueueRecord
-from sparkinesis.queue.worker import QueueWorker
 from sparkinesis.status import Failure
 from sparkinesis.stream.kpl.unpack import deaggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.timing import Timing
+from sparkinesis.testing.queue_calls import LOOK_EVERY, Journal, Life
 from sparkinesis.testing.quick import quick_queue
 from sparkinesis.testing.world import STREAM, Given
-from sparkinesis.worker.processors.user_methods import asynchronous
 from sparkinesis.worker.reporting.failures import merge
 
 if TYPE_CHECKING:
@@ -33,172 +29,8 @@ if TYPE_CHECKING:
     from sparkinesis.testing.processed import Put
     from sparkinesis.testing.world import World
 
-_LOOK_EVERY = 0.002
-"""Seconds between two looks whether the run rests."""
 _OF_A_HOLD = 8
 """The time moves by a part (1/n) of a hold while there are records in hand, which are extended."""
-
-_T = TypeVar("_T")
-
-
-class _CrashedError(Exception):
-    """A call of a worker that was abandoned."""
-
-
-class _Journal:
-    """What the workers of a run have received, handled and acknowledged. For any thread."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.delivered: list[QueueRecord] = []
-        self.acknowledged: list[Received] = []
-        self.received: dict[str, Received] = {}
-        """By receipt handle, in order."""
-        self.repeated: set[str] = set()
-        """The ids of records that were acknowledged once, and delivered again after that."""
-
-    def note(self, operation: str, answer: Any) -> None:
-        """Note what a call has brought."""
-        with self.lock:
-            if operation == "ReceiveQueueRecords":
-                self.received.update((one.receipt_handle, one) for one in answer)
-            elif operation == "AcknowledgeQueueRecords":
-                done = [one.receipt_handle for one in answer if one.code is None]
-                self.acknowledged += [self.received[handle] for handle in done]
-
-
-class _Life:
-    """One worker of a run, up to its crash: its calls on the queue, and those of its handler.
-
-    repeats_below: a record that is acknowledged for the first time, in a delivery below this one,
-    is delivered again.
-    """
-
-    def __init__(self, journal: _Journal, repeats_below: float) -> None:
-        self.journal = journal
-        self.repeats_below = repeats_below
-        self.client: _Client
-        self.worker: QueueWorker
-        self.calls: dict[object, int] = {}
-        """The calls of the handler that run, with their numbers of records."""
-        self.crash_after: int | None = None
-        """The number of user records after whose handling the worker crashes; None: never."""
-        self.began = 0
-        self.calls_under_way = 0
-        self.has_crashed = False
-        self._last: object | None = None
-        """The call after which the worker crashes; None: it has not begun."""
-
-    def new_client(self, *given: Any) -> QueueClient:
-        self.client = _Client(self, *given)
-        return self.client
-
-    def watched(self, handler: Callable[..., Any], timeout: float) -> Callable[..., Any]:
-        """Return a handler whose calls are noted, and none of which begins after the crash."""
-        if asynchronous(handler) is None:
-
-            @functools.wraps(handler)
-            def call(given: Any) -> Any:
-                key = self._begin(given)
-                if key is None:
-                    while not self.has_crashed:  # a return before would acknowledge
-                        time.sleep(_LOOK_EVERY)
-                    return None
-                try:
-                    return handler(given)
-                finally:
-                    self._end(key, timeout)
-
-            return call
-
-        @functools.wraps(handler)
-        async def task(given: Any) -> Any:
-            key = self._begin(given)
-            if key is None:
-                while not self.has_crashed:
-                    await asyncio.sleep(_LOOK_EVERY)
-                return None
-            try:
-                made: Awaitable[Any] = handler(given)
-                return await made
-            finally:
-                if key is self._last:
-                    await asyncio.to_thread(self._end, key, timeout)
-                else:
-                    self._end(key, timeout)
-
-        return task
-
-    def _begin(self, given: Any) -> object | None:
-        """Note a call that begins, and return a key for it; None: it may not begin."""
-        records = given if isinstance(given, list) else [given]
-        with self.journal.lock:
-            if self.has_crashed or self._last is not None:
-                return None
-            self.journal.delivered += records
-            self.began += len(records)
-            key = object()
-            self.calls[key] = len(records)
-            if self.crash_after is not None and self.began >= self.crash_after:
-                self._last = key
-        return key
-
-    def _end(self, key: object, timeout: float) -> None:
-        is_last = key is self._last
-        if is_last:
-            # What was handled before is acknowledged: a test should do the same again.
-            deadline = time.monotonic() + timeout
-            while self.worker.activity.is_settling and time.monotonic() < deadline:
-                time.sleep(_LOOK_EVERY)
-        with self.journal.lock:
-            self.has_crashed |= is_last
-            del self.calls[key]
-
-    def crash(self) -> None:
-        with self.journal.lock:
-            self.has_crashed = True
-
-
-class _Client(QueueClient):
-    """The calls of one worker on its queue. None begins after its crash, or tells it anything."""
-
-    def __init__(self, life: _Life, *given: Any) -> None:
-        super().__init__(*given)
-        self._life = life
-
-    def call_once(
-        self, operation: str, call: Callable[[Any], _T], shard_id: str | None = None
-    ) -> _T:
-        life, journal = self._life, self._life.journal
-        with journal.lock:
-            if life.has_crashed:
-                raise _CrashedError(operation)
-            life.calls_under_way += 1
-        try:
-            answer = super().call_once(operation, call, shard_id)
-            journal.note(operation, answer)
-        finally:
-            with journal.lock:
-                life.calls_under_way -= 1
-        if life.has_crashed:
-            raise _CrashedError(operation)
-        return answer
-
-    def acknowledge(self, handles: Sequence[str], *, dead_letters: bool = False) -> list[Answered]:
-        life, journal = self._life, self._life.journal
-        with journal.lock:
-            first = [
-                handle
-                for handle in handles
-                if (one := journal.received[handle]).receive_count < life.repeats_below
-                and one.record_id not in journal.repeated
-            ]
-            journal.repeated.update(journal.received[handle].record_id for handle in first)
-        others = [handle for handle in handles if handle not in first]
-        answers = self.set_visibility([(handle, 0) for handle in first]) if first else []
-        if others:
-            answers += super().acknowledge(others, dead_letters=dead_letters)
-        return answers
 
 
 @public_testing
@@ -221,12 +53,12 @@ class QueueRun:
         most = self._application.create.max_receive_count
         self._repeats_below = (most or math.inf) if twice else 0
         self._timeout = timeout
-        self._journal = _Journal()
+        self._journal = Journal()
         self._failures: tuple[Failure, ...] = ()
         """Of the workers that have crashed."""
         self._before: frozenset[object] = frozenset()
         """The calls of the handler that ran when the time was moved."""
-        self._life: _Life
+        self._life: Life
 
     def __enter__(self) -> Self:
         self._world.create_stream(self._stream, "on-demand")
@@ -243,7 +75,7 @@ class QueueRun:
             self._end_receives(life)
             return
         worker.request_shutdown(self._timeout)
-        while not worker.wait(_LOOK_EVERY):
+        while not worker.wait(LOOK_EVERY):
             self._world.service.end_receives(life.client.address.arn)
         if not worker.was_graceful:
             raise AssertionError(
@@ -338,7 +170,7 @@ class QueueRun:
     # How it is done
 
     def _start(self) -> None:
-        life = _Life(self._journal, self._repeats_below)
+        life = Life(self._journal, self._repeats_below)
         application = replace(
             self._application, handler=life.watched(self._application.handler, self._timeout)
         )
@@ -360,11 +192,11 @@ class QueueRun:
         life.worker.request_shutdown(0)
         self._start()
 
-    def _end_receives(self, life: _Life) -> None:
+    def _end_receives(self, life: Life) -> None:
         """End the calls of a worker: no receive of a dead one may bring a record."""
         while life.calls_under_way:
             self._world.service.end_receives(life.client.address.arn)
-            time.sleep(_LOOK_EVERY)
+            time.sleep(LOOK_EVERY)
 
     def _wait(self, holds: Callable[[], object]) -> None:
         deadline = time.monotonic() + self._timeout
@@ -375,7 +207,7 @@ class QueueRun:
                 return
             if time.monotonic() > deadline:
                 raise AssertionError(f"Not within {self._timeout:g} s: {self._where()}")
-            time.sleep(_LOOK_EVERY)
+            time.sleep(LOOK_EVERY)
 
     def _rests(self, but_for: int = 0) -> bool:
         """Return True if nothing is left to do now, except by handlers of ``but_for`` records."""

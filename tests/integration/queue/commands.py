@@ -28,7 +28,7 @@ def state(scene: QueueScene) -> State:
     with scene.server.kinesis._lock:
         queue.settle(now)
         held = queue.in_flight(now)
-        return State(len(queue._visible), len(queue._dead), held)
+        return State(len(queue._visible[False]), len(queue._visible[True]), held)
 
 
 def queue_of(scene: QueueScene) -> Any:

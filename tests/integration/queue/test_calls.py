@@ -6,7 +6,6 @@ import base64
 import json
 import socket
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,14 @@ from sparkinesis.errors import QueueNotFoundError, ServiceError
 from sparkinesis.metrics.catalogue import CALL_DURATION, CALL_RETRIES
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.queue.address import QueueAddress
-from sparkinesis.queue.client import Answered, QueueClient, Received
+from sparkinesis.queue.client import (
+    DEAD_LETTERS,
+    RECORDS,
+    RESTORED,
+    Answered,
+    QueueClient,
+    Received,
+)
 from sparkinesis.stream.calls import caller
 from sparkinesis.stream.calls.answers.guards import MIB, MisunderstoodError
 from sparkinesis.stream.calls.direct.direct_client import DirectClient
@@ -83,7 +89,7 @@ def test_the_records_of_a_receive_are_those_of_the_answer(
         Received("h", "r", b"\x00\xff", "k", 1.5, 2.5, 1),
         Received("h", "s", b"", None, 1.5, 2.5, 7),
     ]
-    found = client.receive(10, 1, 0, dead_letters=True)
+    found = QueueClient(client.address, calls=DEAD_LETTERS).receive(10, 1, 0)
     assert [(one.record_id, one.data) for one in found] == [
         (f"r{n}", bytes([n]) * 60_000) for n in range(3)
     ]
@@ -103,15 +109,11 @@ def test_the_records_of_a_receive_are_those_of_the_answer(
 def test_each_call_on_records_is_the_one_that_is_named(
     server: RawServer, client: QueueClient
 ) -> None:
-    server.behaviours += [DONE] * 5
-    calls: list[Callable[[], list[Answered]]] = [
-        lambda: client.acknowledge(["h"]),
-        lambda: client.acknowledge(["h"], dead_letters=True),
-        lambda: client.set_visibility([("h", 0)]),
-        lambda: client.set_visibility([("h", 43_200)], dead_letters=True),
-        lambda: client.restore(["h"]),
-    ]
-    assert [call() for call in calls] == [[Answered("h", None)]] * 5
+    server.behaviours += [DONE] * 6
+    for calls, seconds in ((RECORDS, 0), (DEAD_LETTERS, 43_200), (RESTORED, 1)):
+        own = QueueClient(client.address, calls=calls)
+        assert own.acknowledge(["h"]) == [Answered("h", None)]
+        assert own.set_visibility([("h", seconds)]) == [Answered("h", None)]
     plain = {"QueueARN": ARN, "Entries": [{"ReceiptHandle": "h"}]}
 
     def hidden(seconds: int) -> dict[str, Any]:
@@ -124,10 +126,11 @@ def test_each_call_on_records_is_the_one_that_is_named(
     ]
     assert sent == [
         ("AcknowledgeQueueRecords", plain),
-        ("AcknowledgeDeadLetterQueueRecords", plain),
         ("UpdateQueueRecordsVisibility", hidden(0)),
+        ("AcknowledgeDeadLetterQueueRecords", plain),
         ("UpdateDeadLetterQueueRecordsVisibility", hidden(43_200)),
         ("RestoreDeadLetterQueueRecords", plain),
+        ("UpdateDeadLetterQueueRecordsVisibility", hidden(1)),
     ]
 
 
@@ -191,7 +194,8 @@ def test_polls_in_flight_hold_no_connection_that_an_acknowledgement_needs(
             server.behaviours += [DONE] * 3
             assert client.acknowledge(["h"]) == [Answered("h", None)]
             assert client.set_visibility([("h", 30)]) == [Answered("h", None)]
-            assert client.restore(["h"]) == [Answered("h", None)]
+            restoring = QueueClient(client.address, calls=RESTORED)
+            assert restoring.acknowledge(["h"]) == [Answered("h", None)]
         finally:
             is_over.set()
         assert [each.result() for each in polling] == [[]] * polls

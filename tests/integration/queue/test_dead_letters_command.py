@@ -16,7 +16,7 @@ import pytest
 from sparkinesis.cli.queues.choosing import DeadLetterFilter
 from sparkinesis.cli.queues.holding import VISIBILITY, Holding
 from sparkinesis.local import Call, Fault
-from sparkinesis.queue.client import QueueClient
+from sparkinesis.queue.client import DEAD_LETTERS, QueueClient
 from sparkinesis.queue.finding import Queues
 from tests import command
 from tests.command import COMMAND, Result, asked, call, failure
@@ -181,9 +181,10 @@ def test_holds_outlast_a_question(scene: QueueScene, moves: threading.Event) -> 
 
 
 def holds_of(scene: QueueScene, *, sees_time: bool = True) -> Holding:
-    client = QueueClient(Queues(REGION, scene.server.endpoint_url).locate("orders"))
+    address = Queues(REGION, scene.server.endpoint_url).locate("orders")
+    client = QueueClient(address, calls=DEAD_LETTERS)
     clock = (lambda: scene.clock() / 1000) if sees_time else (lambda: 0.0)
-    holds = Holding(client, dead_letters=True, clock=clock)
+    holds = Holding(client, clock=clock)
     holds.start()
     return holds
 

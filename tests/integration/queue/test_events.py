@@ -78,7 +78,7 @@ def test_a_failure_is_told_with_what_becomes_of_the_record(
     retry, gone, refused, again, stored = heard.events
     assert isinstance(retry, HandlerFailed)
     (name, place), record = (retry.queue, retry.place), handled.records[0].record_id
-    assert (name, place) == ("orders", str(worker._client.address))
+    assert (name, place) == ("orders", str(worker._settings.client.address))
     assert retry == HandlerFailed(name, place, record, 1, BatchAction.RETRY, 1, "ValueError: bad")
     letter = BatchAction.DEAD_LETTER
     assert gone == HandlerFailed(name, place, record, 2, letter, None, "ValueError: bad")

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import OptionError, ProcessorError
+from sparkinesis.local import Fault
+from sparkinesis.metrics.health.signs import SignOfLife, expect
+from sparkinesis.queue.application import SupervisedQueue
 from sparkinesis.queue.finding import NewQueue
 from sparkinesis.queue.record import QueueRecord
 from sparkinesis.sinks import FailedRecords
@@ -54,6 +57,22 @@ def test_full_answers_have_further_receives_run_and_an_idle_queue_has_one(
         return len(queue.polls) == 1 and len(scene.workers[0]._receiving._threads) == 1
 
     eventually(is_single)
+
+
+def test_after_a_receive_that_fails_there_is_a_single_one(
+    scene: QueueScene, handled: Handled
+) -> None:
+    """Eight that back off each on its own would call eight times as often."""
+    receives: set[int] = set()
+    handled.does = lambda _: receives.add(len(scene.workers[0]._receiving._threads))
+    scene.server.kinesis.limits = None
+    scene.put(*[b"%d" % number for number in range(400)])
+    throttled = Fault.error("ThrottlingException")
+    scene.fail("ReceiveQueueRecords", lambda call: throttled if call.ordinal > 20 else None)
+    worker = scene.start(handled, concurrency=100)
+    handled.wait(100)
+    assert max(receives) > 1
+    eventually(lambda: len(worker._receiving._threads) == 1)
 
 
 def test_a_record_says_where_it_comes_from(scene: QueueScene, handled: Handled) -> None:
@@ -375,6 +394,25 @@ def test_stop_ends_the_application_and_releases_the_record(
     assert [one["ReceiveCount"] for one in scene.receive()] == [2], "its own poll did not get it"
 
 
+def test_what_fails_behind_the_last_receive_is_released_as_well(scene: QueueScene) -> None:
+    gate = threading.Event()
+
+    def handle(record: QueueRecord) -> None:
+        assert record.data == b"first" or gate.wait(60)
+        raise ValueError(record.data.decode())
+
+    scene.put(b"first", b"second")
+    worker = scene.start(handle, {"shutdown_timeout": 1_000.0}, on_error=Stop(), concurrency=2)
+    eventually(lambda: worker.failure)
+    scene.pass_time(1)
+    eventually(lambda: worker.in_hand == 1)
+    gate.set()
+    with pytest.raises(ValueError, match="first"):
+        scene.wait_for_end(worker)
+    assert worker.was_graceful
+    assert [one["ReceiveCount"] for one in scene.receive()] == [2, 2]
+
+
 def test_the_first_error_is_the_one_that_is_raised(scene: QueueScene) -> None:
     both = threading.Barrier(2)
     second_raised = threading.Event()
@@ -393,6 +431,42 @@ def test_the_first_error_is_the_one_that_is_raised(scene: QueueScene) -> None:
     with pytest.raises(ValueError, match="first"):
         scene.wait_for_end(worker)
     assert worker.why_not_live() == (), "threads that have ended are no news"
+
+
+def test_a_supervisor_that_looks_seldom_sees_a_thread_that_stands_still(
+    scene: QueueScene, handled: Handled
+) -> None:
+    """Between two looks the process has run: that time counts, and not the usual half second."""
+    worker = SupervisedQueue.of(scene.application(handled)).worker("w", None, 5.0)
+    now, gate = [0.0], threading.Event()
+    worker._live._clock = clock = lambda: now[0]
+    thread = threading.Thread(target=gate.wait, daemon=True)
+    thread.start()
+    worker._parts.add("the thread 'still'", thread, SignOfLife(clock), lambda: False)
+    for now[0] in (100.0, 105.0):
+        worker.look_at_health()
+    gate.set()
+    (found,) = worker.why_not_live()
+    assert found.startswith("the thread 'still' stands still")
+
+
+def test_a_handler_gives_no_sign_of_life_of_the_receive_that_brought_its_record(
+    scene: QueueScene, handled: Handled
+) -> None:
+    """Calls that a handler makes may announce a silence, of their own thread."""
+    due: list[float] = []
+
+    def announce(_: QueueRecord) -> None:
+        eventually(lambda: scene.polls)
+        expect(10_000.0)
+        (worker,) = scene.workers
+        due.extend(part.due for part in worker._parts.now() if "receive" in part.name)
+
+    handled.does = announce
+    scene.put(b"one")
+    scene.start(handled, concurrency=2)
+    wait_for(due)
+    assert due[0] < scene.clock() / 1000 + 1_000.0
 
 
 def test_a_mistake_in_the_program_spends_one_delivery(scene: QueueScene) -> None:

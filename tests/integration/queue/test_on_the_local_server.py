@@ -10,7 +10,7 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 
 from sparkinesis.errors import ConsumerLimitError, OptionError, QueueNotFoundError
 from sparkinesis.local import Fault, LocalServer, ManualClock
-from sparkinesis.queue.client import QueueClient, Received
+from sparkinesis.queue.client import DEAD_LETTERS, RESTORED, QueueClient, Received
 from sparkinesis.queue.finding import NewQueue, Queues
 from sparkinesis.stream.calls.retry import Backoff
 
@@ -116,10 +116,13 @@ def test_a_dead_letter_is_received_apart_and_restored(
     for _ in range(2):
         for record in client.receive(10, 1):
             client.set_visibility([(record.receipt_handle, 0)])
-    letters = by_data(client.receive(10, 1, 9, dead_letters=True))
+    dead, restoring = (
+        QueueClient(client.address, calls=calls) for calls in (DEAD_LETTERS, RESTORED)
+    )
+    letters = by_data(dead.receive(10, 1, 9))
     assert letters.keys() == {b"a", b"b"}
-    assert [one.code for one in client.restore([letters[b"a"].receipt_handle])] == [None]
-    (one,) = client.acknowledge([letters[b"b"].receipt_handle], dead_letters=True)
+    assert [one.code for one in restoring.acknowledge([letters[b"a"].receipt_handle])] == [None]
+    (one,) = dead.acknowledge([letters[b"b"].receipt_handle])
     assert one.code is None
     (back,) = client.receive(10, 1)
     assert (back.data, back.receive_count, back.record_id) == (b"a", 1, letters[b"a"].record_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -10,6 +11,7 @@ from sparkinesis.errors import AccessDeniedError
 from sparkinesis.local import Call, Fault
 from sparkinesis.queue.record import QueueRecord
 from sparkinesis.stream.kpl import pack
+from sparkinesis.worker.on_error import Skip
 from tests.integration.queue.scene import VISIBILITY, Handled, QueueScene
 from tests.journal import PATIENCE
 from tests.pace import eventually
@@ -38,6 +40,23 @@ def test_1_what_expired_before_its_handler_began_is_dropped(
     held_up.gate.set()
     held_up.wait(2)
     assert [(one.data, one.receive_count) for one in held_up.records[1:2]] == [(b"first", 2)]
+
+
+def test_1_a_record_that_no_handler_gets_says_nothing_of_how_quick_they_are(
+    scene: QueueScene, held_up: Handled
+) -> None:
+    """Else ten records would wait in hand for a handler that is slow."""
+    scene.put(b"{")
+    scene.start(held_up, decode=json.loads, on_error=Skip())
+    scene.wait_for_calls("AcknowledgeQueueRecords", 1)
+    waiting: list[int] = []
+
+    def polls() -> list[int]:
+        waiting[:] = [poll.limit for poll in scene.polls if not poll.is_answered]
+        return waiting
+
+    eventually(polls)
+    assert waiting == [1]
 
 
 def test_2_records_that_wait_are_extended_like_those_that_run(
@@ -233,12 +252,21 @@ def test_5_what_the_last_receive_brings_is_released(scene: QueueScene, handled: 
     eventually(lambda: scene.polls)
     worker.request_shutdown()
     assert worker._ending.seconds_left() == 1 + 30, "wait_time and shutdown_timeout"
-    eventually(lambda: worker._runner._is_closed)  # type: ignore[attr-defined]
     scene.put(b"late")
     scene.wait_for_end(worker)
     assert worker.was_graceful
     assert handled.data == []
     assert [one["ReceiveCount"] for one in scene.receive()] == [2]
+
+
+def test_5_a_shutdown_at_once_is_graceful_if_nothing_is_in_hand(
+    scene: QueueScene, handled: Handled
+) -> None:
+    scene.fail("ReceiveQueueRecords", lambda _: Fault.error("ThrottlingException"))
+    worker = scene.start(handled)
+    eventually(lambda: scene.server.kinesis.calls.select("ReceiveQueueRecords"))
+    eventually(lambda: worker._places.taken == 0)
+    assert worker.shutdown(0.0)
 
 
 def test_5_a_later_request_gives_no_more_time(scene: QueueScene, held_up: Handled) -> None:
@@ -410,8 +438,7 @@ def worker_looked(scene: QueueScene) -> bool:
     (worker,) = scene.workers
     keeper = worker._keeper
     with keeper._changed:
-        pause = keeper._pause(scene.clock() / 1000)
-    return pause is None or pause > 0
+        return keeper._pause(scene.clock() / 1000) > 0
 
 
 def test_10_an_aggregate_is_acknowledged_when_all_of_its_records_are_done(

@@ -19,7 +19,7 @@ the records that a batch names as failed are acknowledged | acknowledged_after_h
     + return set()
 a coroutine that was cancelled has failed | acknowledged_after_handling
     queue.handling:Handling._settle
-    - if isinstance(error, CancelledError) and any(held.is_let_go for held in work.holds):
+    - if isinstance(error, CancelledError) and any(held.is_let_go for held in call.holds):
     + if False:
 a record with a part that failed is acknowledged | acknowledged_after_handling
     queue.holds:_worse
@@ -47,8 +47,8 @@ only the first place that is free is told | nothing_is_lost
     - elif free and (not before or free >= min(MOST_ENTRIES, self._most)):
     + elif free == 1 or free >= min(MOST_ENTRIES, self._most):
 a coroutine that has ended keeps its place | nothing_is_lost
-    queue.runners:TaskRunner._ended
-    - self._running -= 1
+    queue.handling:_Turns.ended
+    - self._free += 1
     + pass
 a hold lasts as long as the queue says by now | one_at_a_time
     queue.receiving:Receiving.__init__
@@ -60,7 +60,7 @@ a record that its handler has released counts as held | one_at_a_time
 a hold counts from its answer | one_at_a_time
     queue.receiving:Receiving._poll
     - self._deliver(records, sent_at)
-    + self._deliver(records, self._clock())
+    + self._deliver(records, settings.timing.clock())
 an extension counts from its answer | one_at_a_time
     queue.holds:HoldKeeper._apply
     - held.until = sent_at + self._terms.visibility
@@ -76,6 +76,14 @@ a record that has expired is handled | one_at_a_time
     queue.handling:Handling._begin
     - if not record.is_held:
     + if held.is_gone:
+a return overtakes an extension | returned_in_order
+    queue.holds:HoldKeeper._settle
+    - if held.is_extending and held.is_returned:
+    + if False:
+a return waits for an extension for ever | extended_or_let_go
+    queue.holds:HoldKeeper._apply
+    - self._lanes.give_back.add(held, now)  # it has waited for this answer
+    + pass
 holds are extended in the last moment | extended_or_let_go
     queue.hold_rules:extension_due
     + return sent_at + 0.999 * visibility
@@ -104,7 +112,7 @@ an acknowledged record is counted as lost | extended_or_let_go
     + if False:
 lost holds are not counted | extended_or_let_go
     queue.holds:HoldKeeper._lose
-    - self._publish(HoldLost(*self._of, held.record_id, where))
+    - self._settings.publish(HoldLost(*self._settings.of, held.record_id, where))
     + pass
 each receive asks for ten records | no_receive_without_room
     queue.receiving:Places.reserve
@@ -131,5 +139,5 @@ what no handler has begun is not released | shutdown_is_bounded
     + pass
 the last acknowledgements are not waited for | shutdown_is_bounded
     queue.holds:HoldKeeper._is_done
-    + return self._close_by is not None
+    + return self._is_closing
 """)

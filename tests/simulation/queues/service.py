@@ -53,6 +53,8 @@ class Delivery:
     """When the process got it; None: never."""
     end: str | None = None
     """``acknowledged`` or ``returned``; None: its hold ended, or lasts."""
+    extensions: int = 0
+    """The calls under way that extend its hold."""
 
 
 @dataclass(eq=False)
@@ -77,6 +79,9 @@ class Watch(Protocol):
 
     def delivers(self, delivery: Delivery) -> None:
         """The queue delivers a record."""
+
+    def returns(self, delivery: Delivery) -> None:
+        """A return is sent."""
 
     def is_being_returned(self, delivery: Delivery, seconds: int) -> bool:
         """Whether a call that hides it for so long returns a record, and does not extend a hold."""
@@ -176,7 +181,7 @@ class QueueService:
         delivered = {name for one in self.deliveries.values() for name in one.names}
         return not (
             self.queue.in_flight(now)
-            or any(self.queue._is_kept(entry, now) for entry in self.queue._visible)
+            or any(self.queue._is_kept(entry, now) for entry in self.queue._visible[False])
             or any(not self.has_expired(name) for name in self.put_at.keys() - delivered)
         )
 
@@ -219,15 +224,23 @@ class QueueService:
             for delivery in deliveries:
                 delivery.arrived = self.scheduler.now
             return {"Body": body}
-        returned = set()
+        returned, extended = set(), []
         for entry in request["Entries"]:
             delivery = self.deliveries[entry["ReceiptHandle"]]
             if operation == "AcknowledgeQueueRecords":
                 self.watch.acknowledges(delivery)
             elif self.watch.is_being_returned(delivery, entry["VisibilityTimeoutSeconds"]):
+                self.watch.returns(delivery)
                 returned.add(delivery)
+            else:
+                extended.append(delivery)
+                delivery.extensions += 1
         serve = partial(self._serve, operation, request, returned)
-        return {"Body": network.call("kinesis", operation, serve, timeout=_ANSWER_TIMEOUT)}
+        try:
+            return {"Body": network.call("kinesis", operation, serve, timeout=_ANSWER_TIMEOUT)}
+        finally:
+            for delivery in extended:
+                delivery.extensions -= 1
 
     def _fault(self, operation: str, process: Process) -> str | None:
         return self.find_fault(operation, process, False)

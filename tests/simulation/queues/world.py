@@ -401,6 +401,13 @@ class World:
                     f"{delivery.receive.process}, and {run.process} takes it for held"
                 )
 
+    def returns(self, delivery: Delivery) -> None:
+        if delivery.extensions:
+            self.journal.wrong.append(
+                f"returned_in_order: {delivery.receive.process} returns {delivery.names} at "
+                f"{self.scheduler.now:.3f}, while an extension is under way, which may outlast that"
+            )
+
     def is_being_returned(self, delivery: Delivery, seconds: int) -> bool:
         runs = self.journal.of_handle[delivery.handle].values()
         if any(run.ended is None and run.by_hand is None for run in runs):

@@ -314,7 +314,9 @@ def test_a_shutdown_before_any_worker_has_come(spark: Any) -> None:
 def consume(record: Any) -> None: ...
 
 
-def test_workers_of_a_queue_have_time_for_their_last_acknowledgements(spark: Any) -> None:
+def test_workers_of_a_queue_have_time_for_their_last_acknowledgements(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock, queue = Clock(), QueueApplication("orders", consume, "us-east-1", name="shop")
     fleet = Fleet(SupervisedQueue.of(queue), spark, 1, OPTIONS, clock)
     spark.wait_for_jobs(1)
@@ -326,6 +328,10 @@ def test_workers_of_a_queue_have_time_for_their_last_acknowledgements(spark: Any
     assert spark.cancels == 0
     clock.now += 12.0 + OPTIONS.lost_after
     eventually(lambda: spark.cancels)
+    waits: list[float] = []
+    monkeypatch.setattr(fleet, "_wait", waits.append)
+    fleet.shutdown(2.0)
+    assert waits == [2.0 + 10.0 + 2 * OPTIONS.lost_after], "until all jobs are cancelled"
 
 
 def test_a_shutdown_faster_than_spark_cancels_the_job_once_it_is_known(spark: Any) -> None:

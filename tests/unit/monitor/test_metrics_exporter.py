@@ -10,7 +10,6 @@ import pytest
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.metrics.health.pages import ServedTally
 from sparkinesis.monitor.application_snapshot import ApplicationSnapshot
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.monitor.lags import Lag
@@ -22,6 +21,7 @@ from sparkinesis.monitor.metrics_exporter import (
 )
 from sparkinesis.monitor.watched import WatchedTable
 from sparkinesis.stream.address import FOUND_BY_BOTO
+from sparkinesis.worker.reporting.health import serving
 
 
 def lease(at: str = "1", owner: str | None = "w") -> Lease:
@@ -45,7 +45,7 @@ def test_a_lag_that_is_not_known_is_left_out_unless_nobody_reads_the_shard() -> 
 
 
 def test_before_the_first_scan_it_is_not_ready() -> None:
-    served = ServedTally.of_option("127.0.0.1:0", {})
+    served = serving("127.0.0.1:0", {})
     assert served is not None
     Exporter(
         "app",

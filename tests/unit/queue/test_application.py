@@ -98,6 +98,23 @@ def test_a_word_of_the_other_door_is_told_with_what_serves(kind: Any, word: str,
     assert told.endswith(said)
 
 
+@pytest.mark.parametrize("processor", [handle, "package.module:handle"])
+@pytest.mark.parametrize("named", [{}, {"region": "eu-west-1"}])
+def test_the_arguments_of_the_other_door_by_position_are_told_with_what_serves(
+    processor: Any, named: dict[str, Any]
+) -> None:
+    """Python's own error would say that region was given twice."""
+    given: Any = ("orders-app", "shop", processor)
+    with pytest.raises(OptionError) as raised:
+        QueueApplication(*given, **named)
+    assert str(raised.value) == (
+        "QueueApplication was given 3 arguments by position, the third a processor, as "
+        "applications with leases take name, stream and processor. It takes queue and handler: "
+        "create=NewQueue(stream=...) makes a queue of a stream; else the queue knows its own. "
+        "Give name=... for logs and metrics."
+    )
+
+
 def test_what_is_refused_is_an_option_of_the_other_door_and_none_of_this_one() -> None:
     of_leases = {one.name for kind in (Application, WorkerOptions) for one in fields(kind)}
     own = {one.name for kind in (QueueApplication, QueueOptions) for one in fields(kind)}

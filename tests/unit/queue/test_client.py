@@ -76,9 +76,7 @@ def test_handles_that_cannot_be_answered_each_are_refused_before_the_call(
 ) -> None:
     calls: list[Callable[[], object]] = [
         lambda: NOWHERE.acknowledge(handles),
-        lambda: NOWHERE.acknowledge(handles, dead_letters=True),
         lambda: NOWHERE.set_visibility([(handle, n) for n, handle in enumerate(handles)]),
-        lambda: NOWHERE.restore(handles),
     ]
     for call in calls:
         with pytest.raises(ValueError, match="takes 1 to 10 receipt handles, each once"):

@@ -57,6 +57,17 @@ def test_a_record_that_is_gone_is_left_out(lane: Lane) -> None:
     assert lane.take(1.0, at_once=False) == [second]
 
 
+def test_a_record_that_waits_can_be_left_out_and_one_whose_call_has_begun_cannot(
+    lane: Lane,
+) -> None:
+    first, second = held(1), held(2)
+    lane.add(first, 0.0)
+    lane.add(second, 0.0)
+    assert lane.drop(first)
+    assert lane.take(1.0, at_once=False) == [second]
+    assert not lane.drop(second)
+
+
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalFailureException", "Unknown"])
 def test_after_a_failure_the_next_call_is_later_and_later(lane: Lane, code: str) -> None:
     waits = []

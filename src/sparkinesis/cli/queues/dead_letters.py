@@ -125,7 +125,10 @@ def dead_letters(
     )
     doing = "restore" if restore else "discard" if discard else ""
     require_confirmable(is_confirmed=yes or not doing)
-    client = client_of(queue, region, endpoint, profile)
+    from sparkinesis.queue.client import DEAD_LETTERS, RESTORED  # noqa: PLC0415 - slow to import
+
+    calls = RESTORED if restore else DEAD_LETTERS
+    client = client_of(queue, region, endpoint, profile, calls)
     with ExitStack() as stack:
         file = None if export is None else stack.enter_context(ExportFile(export))
         say(
@@ -165,7 +168,7 @@ def _work(
 
     with ExitStack() as stack:
         stack.push(say_what_was_done)
-        holds = stack.enter_context(holding(client, dead_letters=True, restores=doing == "restore"))
+        holds = stack.enter_context(holding(client))
         for taken in holds.matching(wanted):
             records = [one.record for one in taken]
             if file is not None:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -15,13 +14,16 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.metrics.catalogue import QUEUE_ACKNOWLEDGED
 from sparkinesis.metrics.metrics import NoMetrics
 from sparkinesis.queue.address import LONGEST_VISIBILITY
-from sparkinesis.queue.client import MOST_ENTRIES, QueueClient, Received, operation_of
+from sparkinesis.queue.client import MOST_ENTRIES, QueueClient, Received
 from sparkinesis.queue.hold_rules import ACKNOWLEDGE
 from sparkinesis.queue.holds import HoldKeeper, HoldTerms
+from sparkinesis.queue.settings import ReceiverSettings
 from sparkinesis.stream.calls.retry import RetryLaterError, is_in_doubt
+from sparkinesis.stream.timing import Timing
 from sparkinesis.terminal.printing import counted, say
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
-from sparkinesis.worker.reporting.event_log import EventLog
+from sparkinesis.worker.reporting.event_log import WorkerEvents
+from sparkinesis.worker.reporting.log_context import LogPlace
 
 if TYPE_CHECKING:
     from sparkinesis.cli.queues.choosing import DeadLetterFilter
@@ -60,39 +62,23 @@ class _Settled(NoMetrics):
 
 
 class Holding:
-    """The records, or dead letters, that a command holds. `stop` is for any thread.
+    """The records, or dead letters, that a command holds. `stop` is for any thread."""
 
-    restores: dead letters are settled by restoring them, else by acknowledging them.
-    """
-
-    def __init__(
-        self,
-        client: QueueClient,
-        *,
-        dead_letters: bool = False,
-        restores: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, client: QueueClient, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
-        self._receive = partial(client.receive, dead_letters=dead_letters)
-        self._operation = operation_of("ReceiveQueueRecords", dead_letters)
-        self._clock = clock
+        self._timing = Timing(clock=clock)
         self._stopping = threading.Event()
         self._is_hurried = False
         self._failure: tuple[BaseException, str] | None = None
         self._settled = _Settled()
         self._asked = self._received = self._unanswered = self._hidden = 0
+        publish = WorkerEvents(LogPlace(client.address.label, "-"), "")
         self._keeper = HoldKeeper(
-            client,
-            terms=HoldTerms(VISIBILITY, extends=True, time_limit=LONGEST_VISIBILITY),
+            ReceiverSettings(
+                client, self._timing, random.uniform, self._settled, publish, self._fail
+            ),
+            HoldTerms(VISIBILITY, extends=True, time_limit=LONGEST_VISIBILITY),
             linger=0.0,
-            clock=clock,
-            uniform=random.uniform,
-            metrics=self._settled,
-            publish=EventLog(client.address.label, "-"),
-            fail=self._fail,
-            dead_letters=dead_letters,
-            restores=restores,
         )
         self._thread = threading.Thread(target=self._keeper.run, name="holds", daemon=True)
         self._tell_at = time.monotonic() + _TELL_EVERY
@@ -126,16 +112,16 @@ class Holding:
         """
         attempts = self._client.attempts()
         while not self.is_stopping:
-            sent_at = self._clock()
+            sent_at = self._timing.clock()
             try:
                 found = attempts.call(
-                    lambda: self._receive(limit, WAIT, VISIBILITY), self._note_doubt
+                    lambda: self._client.receive(limit, WAIT, VISIBILITY), self._note_doubt
                 )
             except RetryLaterError as later:
                 self._stopping.wait(later.seconds)
                 continue
             except (ClientError, BotoCoreError) as error:
-                raise self._client.explained(error, self._operation) from None
+                raise self._client.explained(error, self._client.calls.receive) from None
             self._received += len(found)
             return list(map(Taken, found, self._keeper.hold(found, sent_at)))
         return []
@@ -218,20 +204,19 @@ class Holding:
     def _note_doubt(self, error: ClientError | BotoCoreError) -> None:
         self._unanswered += is_in_doubt(error)
 
-    def _fail(self, error: BaseException, operation: str) -> None:
+    def _fail(self, error: BaseException, operation: str | None) -> None:
+        assert operation is not None, "only calls fail here"
         self._failure = self._failure or (error, operation)
         self._stopping.set()
 
 
 @contextmanager
-def holding(
-    client: QueueClient, *, dead_letters: bool = False, restores: bool = False
-) -> Iterator[Holding]:
+def holding(client: QueueClient) -> Iterator[Holding]:
     """Hold what is received within the block; its end, and each error, release what is left.
 
     A signal ends receives, and the block goes on; a second one does not wait for releases either.
     """
-    held = Holding(client, dead_letters=dead_letters, restores=restores)
+    held = Holding(client)
     with graceful_on_signals(held.stop):
         held.start()
         try:

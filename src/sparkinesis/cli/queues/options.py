@@ -11,7 +11,7 @@ from sparkinesis.monitor.lease_report import instant_text
 from sparkinesis.stream.address import CredentialSource
 
 if TYPE_CHECKING:
-    from sparkinesis.queue.client import QueueClient, Received
+    from sparkinesis.queue.client import QueueClient, Received, RecordCalls
     from sparkinesis.queue.finding import Queues
 
 Queue: TypeAlias = Annotated[
@@ -27,12 +27,17 @@ def queues_at(region: str | None, endpoint: str | None, profile: str | None) -> 
 
 
 def client_of(
-    queue: str, region: str | None, endpoint: str | None, profile: str | None
+    queue: str,
+    region: str | None,
+    endpoint: str | None,
+    profile: str | None,
+    calls: RecordCalls | None = None,
 ) -> QueueClient:
-    """Return the client of a queue of a place, by its name or ARN."""
-    from sparkinesis.queue.client import QueueClient  # noqa: PLC0415 - slow to import
+    """Return the client of a queue of a place, by its name or ARN. calls: see `QueueClient`."""
+    from sparkinesis.queue.client import RECORDS, QueueClient  # noqa: PLC0415 - slow to import
 
-    return QueueClient(queues_at(region, endpoint, profile).locate(queue))
+    address = queues_at(region, endpoint, profile).locate(queue)
+    return QueueClient(address, calls=calls or RECORDS)
 
 
 def time_text(seconds: Any) -> str | None:

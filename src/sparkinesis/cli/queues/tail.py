@@ -94,7 +94,7 @@ def tail(
 
 def _lines(record: Received, *, as_json: bool) -> Iterator[bytes]:
     """Yield the line of each user record."""
-    from sparkinesis.queue.handling import stored  # noqa: PLC0415 - slow to import
+    from sparkinesis.queue.record import stored  # noqa: PLC0415 - slow to import
     from sparkinesis.stream.kpl.objects import make_objects  # noqa: PLC0415
     from sparkinesis.worker.batches.user_record import make_user_record  # noqa: PLC0415
 

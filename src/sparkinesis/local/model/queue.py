@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import heapq
-import itertools
 from collections import deque
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -67,13 +66,13 @@ class QueueLook(NamedTuple):
     """What a test sees of a queue in which nothing may be under way.
 
     is_waiting: there are records that a receive would get. polled: the most records that receives
-    wait for. deliveries: how many there were. next_end_ms: as of `Queue`. dead: the ids of the dead
-    letters.
+    wait for. changes: grows with each delivery, and each hold that is changed. next_end_ms: as of
+    `Queue`. dead: the ids of the dead letters.
     """
 
     is_waiting: bool
     polled: int
-    deliveries: int
+    changes: int
     next_end_ms: int | None
     dead: tuple[str, ...]
 
@@ -86,6 +85,42 @@ class DeliveredRecord(NamedTuple):
     record: DecodedRecord
     first_received_ms: int
     receive_count: int
+
+
+class _Unread:
+    """What of a stream no receive of a queue has got."""
+
+    def __init__(self, stream: Stream, start: QueueStart) -> None:
+        self._stream = stream
+        self._next: WeakKeyDictionary[Shard, int] = WeakKeyDictionary()
+        for shard in stream.shards:  # those of later reshards are read from their first record on
+            self._next[shard] = start.position(shard)
+        self._turn = 0
+
+    def take(self, now: int, limit: int) -> list[tuple[QueueEntry, DecodedRecord]]:
+        """Return records that were never received, beginning with another shard each time."""
+        found: list[tuple[QueueEntry, DecodedRecord]] = []
+        shards = self._stream.shards
+        self._turn = (self._turn + 1) % len(shards)
+        for shard in shards[self._turn :] + shards[: self._turn]:
+            if len(found) == limit:
+                break
+            self._stream.trim(shard, now)
+            records = shard.log.read(self._next.get(shard, 0), limit - len(found), _ANY_SIZE)
+            self._next[shard] = records.next_position
+            first = records.next_position - records.count
+            for position, record in enumerate(decoded(records), first):
+                found.append((QueueEntry(shard, position), record))
+        return found
+
+    def has_some(self, now: int) -> bool:
+        """Return True if `take` would return a record."""
+        for shard in self._stream.shards:
+            self._stream.trim(shard, now)
+            log = shard.log
+            if max(self._next.get(shard, 0), log.first_position) < log.end_position:
+                return True
+        return False
 
 
 class Queue(Lifecycle):
@@ -104,7 +139,6 @@ class Queue(Lifecycle):
         super().__init__()
         self.name = name
         self.arn = arn
-        self.id = arn.rpartition("/")[2]
         self.stream = stream
         self.start = start
         self.attributes = attributes
@@ -112,18 +146,18 @@ class Queue(Lifecycle):
         self.tags: dict[str, str] = {}
         self.policy: str | None = None
         self.polls: set[Poll] = set()
-        self._next: WeakKeyDictionary[Shard, int] = WeakKeyDictionary()
-        for shard in stream.shards:  # those of later reshards are read from their first record on
-            self._next[shard] = start.position(shard)
-        self._turn = 0
+        self._unread = _Unread(stream, start)
         self._held: dict[str, QueueEntry] = {}
-        self._visible: deque[QueueEntry] = deque()
-        self._dead: deque[QueueEntry] = deque()
+        self._visible: dict[bool, deque[QueueEntry]] = {False: deque(), True: deque()}
+        """Records, and dead letters, that no delivery holds."""
         # The ends of holds: (visible_ms, a number, entry). One of a hold that was changed, or ended
         # before, is passed over when its time has come.
         self._ends: list[tuple[int, int, QueueEntry]] = []
-        self._numbers = itertools.count(1)
-        self._deliveries = 0
+        self._number = 0
+
+    @property
+    def id(self) -> str:
+        return self.arn.rpartition("/")[2]
 
     # Its states
 
@@ -138,7 +172,7 @@ class Queue(Lifecycle):
     def set_attributes(self, attributes: Attributes) -> None:
         """Change the attributes; records that are held keep their visibility timeout."""
         self.attributes = attributes
-        visible, self._visible = self._visible, deque()
+        visible, self._visible[False] = self._visible[False], deque()
         for entry in visible:
             self._make_visible(entry)
 
@@ -166,9 +200,9 @@ class Queue(Lifecycle):
         """
         self._end_holds(now)
         self.stream.settle(now)
-        found = self._received_before(now, limit, self._dead if dead else self._visible)
+        found = self._received_before(now, limit, self._visible[dead])
         if not dead:
-            found += self._new(now, limit - len(found))
+            found += self._unread.take(now, limit - len(found))
         if visibility_ms is None:
             visibility_ms = self.attributes.visibility_s * 1000
         return [self._deliver(entry, record, now, visibility_ms) for entry, record in found]
@@ -183,29 +217,12 @@ class Queue(Lifecycle):
                 found.append((entry, _record(entry)))
         return found
 
-    def _new(self, now: int, limit: int) -> list[tuple[QueueEntry, DecodedRecord]]:
-        """Return records that were never received, beginning with another shard each time."""
-        found: list[tuple[QueueEntry, DecodedRecord]] = []
-        shards = self.stream.shards
-        self._turn = (self._turn + 1) % len(shards)
-        for shard in shards[self._turn :] + shards[: self._turn]:
-            if len(found) == limit:
-                break
-            self.stream.trim(shard, now)
-            records = shard.log.read(self._next.get(shard, 0), limit - len(found), _ANY_SIZE)
-            self._next[shard] = records.next_position
-            first = records.next_position - records.count
-            for position, record in enumerate(decoded(records), first):
-                found.append((QueueEntry(shard, position), record))
-        return found
-
     def _deliver(
         self, entry: QueueEntry, record: DecodedRecord, now: int, visibility_ms: int
     ) -> DeliveredRecord:
-        self._deliveries += 1
         entry.receive_count += 1
         entry.first_received_ms = entry.first_received_ms or now
-        handle = entry.handle = seal(ReceiptHandle(self.id, next(self._numbers)))
+        handle = entry.handle = seal(ReceiptHandle(self.id, self._next_number()))
         self._held[handle] = entry
         self.hold(entry, now + visibility_ms)
         return DeliveredRecord(
@@ -221,16 +238,13 @@ class Queue(Lifecycle):
         """Return what is waiting and under way, and receive nothing."""
         self._end_holds(now)
         self.stream.settle(now)
-        is_waiting = any(self._is_kept(entry, now) for entry in self._visible)
-        for shard in self.stream.shards:
-            self.stream.trim(shard, now)
-            log = shard.log
-            is_waiting |= max(self._next.get(shard, 0), log.first_position) < log.end_position
+        is_waiting = any(self._is_kept(entry, now) for entry in self._visible[False])
+        is_waiting |= self._unread.has_some(now)
         polls = [poll for poll in self.polls if not (poll.dead or poll.is_answered)]
-        dead = [*self._dead, *(entry for entry in self._held.values() if entry.is_dead)]
+        dead = [*self._visible[True], *(entry for entry in self._held.values() if entry.is_dead)]
         ids = [self._id_of(_record(entry)) for entry in dead if self._is_kept(entry, now)]
         polled = sum(poll.limit for poll in polls if now < poll.until_ms)
-        return QueueLook(is_waiting, polled, self._deliveries, self.next_end_ms, tuple(ids))
+        return QueueLook(is_waiting, polled, self._number, self.next_end_ms, tuple(ids))
 
     def end_polls(self) -> None:
         """End the receives that wait, as if their time were over."""
@@ -260,9 +274,9 @@ class Queue(Lifecycle):
     def hold(self, entry: QueueEntry, until_ms: int) -> None:
         """Hold a record until an instant, whatever its hold was before."""
         entry.visible_ms = until_ms
-        heapq.heappush(self._ends, (until_ms, next(self._numbers), entry))
+        heapq.heappush(self._ends, (until_ms, self._next_number(), entry))
         if len(self._ends) > 2 * len(self._held) + 64:
-            self._ends = [(e.visible_ms, next(self._numbers), e) for e in self._held.values()]
+            self._ends = [(e.visible_ms, self._next_number(), e) for e in self._held.values()]
             heapq.heapify(self._ends)
         if self.next_end_ms == until_ms:
             self.announce()  # those that wait have to wake earlier
@@ -290,6 +304,10 @@ class Queue(Lifecycle):
                 self._let_go(entry)
                 self._make_visible(entry)
 
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
+
     def _let_go(self, entry: QueueEntry) -> None:
         assert entry.handle is not None, "only a held record is let go"
         del self._held[entry.handle]
@@ -299,7 +317,7 @@ class Queue(Lifecycle):
         most = self.attributes.max_receives
         if most is not None and entry.receive_count >= most:
             entry.is_dead = True
-        (self._dead if entry.is_dead else self._visible).append(entry)
+        self._visible[entry.is_dead].append(entry)
 
     def _is_kept(self, entry: QueueEntry, now: int) -> bool:
         """Return False if the record's retention has ended."""

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from sparkinesis.errors import OptionError
-from sparkinesis.metrics.health.http_address import Address, is_own_host, parse_address
+from sparkinesis.metrics.health.http_address import Address, is_own_host
 from sparkinesis.metrics.health.liveness import CHECK_EVERY
 from sparkinesis.metrics.tally import Series, Tally
 
@@ -245,20 +245,32 @@ class ServedTally(Tally):
         """
         tally = cls(HealthServer(address))
         why = ("it is starting",)
-        tally.server.serve(
-            pages(
-                live=tuple,
-                ready=lambda: why,
-                status=lambda: {**labels, "not_live": (), "not_ready": why},
-                groups=lambda: [(labels, tally.series())],
-            )
+        tally.answer(
+            labels,
+            live=tuple,
+            ready=lambda: why,
+            status=lambda: {**labels, "not_live": (), "not_ready": why},
         )
         return tally
 
-    @classmethod
-    def of_option(cls, http: str | None, labels: Mapping[str, str]) -> ServedTally | None:
-        """Take the port of the option ``http``, if it is set. Raises `OptionError`."""
-        return None if http is None else cls.starting(parse_address("http", http), labels)
+    def answer(
+        self,
+        labels: Mapping[str, str],
+        *,
+        live: Reasons,
+        ready: Reasons,
+        status: Callable[[], object],
+        look: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Answer from now on with these, and with the measurements, which have the labels.
+
+        look: called from time to time.
+        """
+
+        def groups() -> list[tuple[Mapping[str, str], list[Series]]]:
+            return [(labels, self.series())]
+
+        self.server.serve(pages(live=live, ready=ready, status=status, groups=groups), look)
 
     def close(self) -> None:
         self.server.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.processors.user_calls import UserCalls
 from sparkinesis.worker.reporting.event_log import DISCARD_EVENTS, EventPublisher, WorkerEvents
 from sparkinesis.worker.reporting.failures import Failures
+from sparkinesis.worker.reporting.health import serving
 from sparkinesis.worker.reporting.log_context import LogPlace
 from sparkinesis.worker.retrieval.memory import MemoryBudget, budget_of_process
 from sparkinesis.worker.retrieval.step_pool import StepPool
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from sparkinesis.lease.assignment.assignment import Assignment
-    from sparkinesis.metrics.health.pages import ServedTally
 
 
 def new_worker(
@@ -59,7 +59,7 @@ def new_worker(
     rng = timing.new_rng()
     worker_id = application.worker_id or default_worker_id(socket.gethostname(), os.getpid(), rng)
     # The port first, before anything is called.
-    served = _serving(options.http, {"application": name, "worker": worker_id})
+    served = serving(options.http, {"application": name, "worker": worker_id})
     own = [one for one in (tally, served) if one is not None]
     metrics: Metrics = AllMetrics(own)
     publish: EventPublisher = DISCARD_EVENTS
@@ -92,14 +92,6 @@ def new_worker(
         publish.close()
         metrics.close()
         raise
-
-
-def _serving(http: str | None, labels: Mapping[str, str]) -> ServedTally | None:
-    if http is None:
-        return None
-    from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415 - imports http.server
-
-    return ServedTally.of_option(http, labels)
 
 
 def _assemble(

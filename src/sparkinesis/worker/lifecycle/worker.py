@@ -135,19 +135,13 @@ class Worker:
 
     def serve(self, served: ServedTally) -> None:
         """Serve health and metrics by HTTP until the worker ends."""
-        from sparkinesis.metrics.health.pages import pages  # noqa: PLC0415 - imports http.server
-
-        settings = self._settings
-        labels = {"application": settings.application, "worker": settings.worker_id}
         self._http = served.server
-        served.server.serve(
-            pages(
-                live=self.why_not_live,
-                ready=self.why_not_ready,
-                status=self._whole_status,
-                groups=lambda: [(labels, served.series())],
-            ),
-            self._live.check,
+        served.answer(
+            {"application": self._settings.application, "worker": self._settings.worker_id},
+            live=self.why_not_live,
+            ready=self.why_not_ready,
+            status=self._whole_status,
+            look=self._live.check,
         )
 
     def look_at_health(self) -> None:

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sparkinesis.errors import LeaseTableUnavailableError
+from sparkinesis.metrics.health.http_address import parse_address
 from sparkinesis.metrics.health.liveness import Part
 from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.status import ShardStatus
 from sparkinesis.worker.reporting.failures import describe
 
+if TYPE_CHECKING:
+    from sparkinesis.metrics.health.pages import ServedTally
+
 _FAILOVER_TIMES = 3
 """Failover times without a complete scan of the table after which a worker is not ready."""
 _LEAST = 10.0
 """The same in seconds, if that is more."""
+
+
+def serving(http: str | None, labels: Mapping[str, str]) -> ServedTally | None:
+    """Take the port of the option ``http``, if it is set. Raises `OptionError`."""
+    if http is None:
+        return None
+    from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415 - imports http.server
+
+    return ServedTally.starting(parse_address("http", http), labels)
 
 
 class _Loop(NamedTuple):

@@ -32,13 +32,14 @@ import msgspec
 
 from sparkinesis.metrics.catalogue import FLEET_RESTARTS, FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
 from sparkinesis.metrics.health.liveness import Liveness, Part
-from sparkinesis.metrics.health.pages import ServedTally, pages
+from sparkinesis.metrics.health.pages import pages
 from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics, Sample, metrics_of
 from sparkinesis.metrics.tally import Series
 from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
 from sparkinesis.worker.reporting.failures import describe
+from sparkinesis.worker.reporting.health import serving
 from sparkinesis.worker.supervision.control_messages import (
     Disconnected,
     Hello,
@@ -338,7 +339,7 @@ class SupervisorPages:
         """
         self._labels = {"application": supervised.name}
         self._status = status
-        self._served = ServedTally.of_option(supervised.http, self._labels)
+        self._served = serving(supervised.http, self._labels)
         try:
             own = () if self._served is None else (self._served,)
             measured = Measured.fleet(supervised.name, supervised.place)

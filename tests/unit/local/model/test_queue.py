@@ -40,8 +40,9 @@ def test_what_was_not_received_costs_nothing(stream: Stream, queue: Queue) -> No
     fill(stream, 1000)
     queue.receive(3)
     inside = model(queue)
-    assert (len(inside._held), len(inside._visible), len(inside._dead)) == (3, 0, 0)
-    assert len(inside._next) == 4, "a position in each shard"
+    visible = map(len, inside._visible.values())
+    assert (len(inside._held), *visible) == (3, 0, 0)
+    assert len(inside._unread._next) == 4, "a position in each shard"
 
 
 def test_what_is_acknowledged_leaves_nothing(stream: Stream, queue: Queue) -> None:
@@ -78,11 +79,11 @@ def test_shards_that_are_gone_are_forgotten(kinesis: LocalKinesis, clock: Manual
     kinesis.call("UpdateStreamMode", StreamARN=ARN, **ON_DEMAND)
     queue = Queue(kinesis, start={"Type": "TRIM_HORIZON"})
     assert len(queue.receive()) == 1
-    assert len(model(queue)._next) == 3
+    assert len(model(queue)._unread._next) == 3
     clock.advance(DAY + 2)
     assert queue.receive() == []
     gc.collect()
-    assert len(model(queue)._next) == 2
+    assert len(model(queue)._unread._next) == 2
 
 
 class Waiter:
@@ -256,12 +257,12 @@ def test_a_look_says_what_a_receive_would_get_and_takes_nothing(
     def look() -> QueueLook:
         return queue.kinesis.look_at_queue(queue.arn)
 
-    assert look() == QueueLook(is_waiting=False, polled=0, deliveries=0, next_end_ms=None, dead=())
+    assert look() == QueueLook(is_waiting=False, polled=0, changes=0, next_end_ms=None, dead=())
     stream.put("a")
     assert look().is_waiting
     record = queue.one()
     assert look() == QueueLook(
-        is_waiting=False, polled=0, deliveries=1, next_end_ms=clock() + 30_000, dead=()
+        is_waiting=False, polled=0, changes=2, next_end_ms=clock() + 30_000, dead=()
     )
     clock.advance(29_999)
     assert not look().is_waiting
