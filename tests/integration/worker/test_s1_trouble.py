@@ -447,6 +447,8 @@ def test_each_stream_has_a_consumer_which_goes_with_it(
     scene.journal.wait_for_data(b"late")
     assert worker.shutdown(30)
     assert [consumers(scene.kinesis, name) for name in streams] == [[], [], []]
+    calls = scene.server.kinesis.calls
+    assert calls.count("DeregisterStreamConsumer", stream=streams[1]) == 1, "one farewell each"
 
 
 # --- options
