@@ -135,9 +135,11 @@ def dynamodb_record(data: Column | str, item: StructType | str) -> Column:
     from pyspark.sql.types import StructType  # noqa: PLC0415
 
     wanted = StructType.fromDDL(item) if isinstance(item, str) else item
-    assert isinstance(wanted, StructType)
-    image = _attribute(wanted, "").fields[0].dataType.simpleString()
-    change = sf.from_json(_bytes_of(data).cast("string"), _CHANGE.format(image=image))
+    if not isinstance(wanted, StructType):
+        raise OptionError(
+            f"{item} names no attributes. Name them, as in 'plane STRING, delay INT'."
+        )
+    change = sf.from_json(_bytes_of(data).cast("string"), _change(wanted))
     images = change["dynamodb"]
     number = images["ApproximateCreationDateTime"]
     is_micro = images["ApproximateCreationDateTimePrecision"].eqNullSafe("MICROSECOND")
@@ -152,11 +154,20 @@ def dynamodb_record(data: Column | str, item: StructType | str) -> Column:
 
 
 _OF_CHANGE = ("eventID", "eventName", "tableName", "userIdentity")
-_CHANGE = """
-eventID STRING, eventName STRING, tableName STRING,
-userIdentity STRUCT<principalId: STRING, type: STRING>,
-dynamodb STRUCT<ApproximateCreationDateTime: BIGINT, ApproximateCreationDateTimePrecision: STRING,
-  Keys: {image}, NewImage: {image}, OldImage: {image}>"""
+
+
+def _change(item: StructType) -> StructType:
+    """Return the type of a change in JSON: no DDL, as the name of an attribute is any text."""
+    from pyspark.sql import types as t  # noqa: PLC0415 - see above
+
+    text, image = t.StringType(), _attribute(item, "").fields[0].dataType
+    identity = t.StructType().add("principalId", text).add("type", text)
+    images = t.StructType().add("ApproximateCreationDateTime", t.LongType())
+    images.add("ApproximateCreationDateTimePrecision", text)
+    for name in ("Keys", "NewImage", "OldImage"):
+        images.add(name, image)
+    change = t.StructType().add("eventID", text).add("eventName", text).add("tableName", text)
+    return change.add("userIdentity", identity).add("dynamodb", images)
 
 
 def _attribute(type_: DataType, name: str) -> StructType:

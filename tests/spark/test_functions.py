@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as sf
+from pyspark.sql.types import IntegerType, StructType
 
 from sparkinesis import payloads
 from sparkinesis.errors import OptionError
@@ -119,6 +120,20 @@ def test_a_type_that_dynamodb_has_not_is_refused_by_name(
 ) -> None:
     with pytest.raises(OptionError, match=rf"The attribute {wrong} has the type (date|map)"):
         dynamodb_record("data", item)
+
+
+def test_an_attribute_may_have_any_name(spark: SparkSession) -> None:
+    image = {"flight-no.1": {"M": {"a b`": {"N": "11"}}}}
+    records = frame(spark, [change(NewImage=image)])
+    inner = StructType().add("a b`", IntegerType())
+    for item in ("`flight-no.1` STRUCT<`a b```: INT>", StructType().add("flight-no.1", inner)):
+        (row,) = results(records, dynamodb_record("data", item))
+        assert row.NewImage == ((11,),)
+
+
+def test_an_item_without_attributes_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(OptionError, match="INT names no attributes"):
+        dynamodb_record("data", "INT")
 
 
 def test_decimals_of_kafka_connect_are_exact(spark: SparkSession) -> None:
