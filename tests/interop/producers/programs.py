@@ -84,6 +84,15 @@ PROGRAMS = (
         requirements=("kiner==0.8.0", _BOTO3),
     ),
     Program(
+        "kinesis-producer 0.2.1",
+        "Python",
+        "kinesis_producer.py",
+        calm=_kinds("joined relabelled scattered wrapped"),
+        hard=_kinds("doubled joined relabelled scattered wrapped"),
+        may=_kinds("out_of_order"),  # the keys are random
+        requirements=("kinesis-producer==0.2.1", "six==1.17.0", _BOTO3),
+    ),
+    Program(
         "AWS SDK for JavaScript 3.1143.0", "Node", "sdk.mjs", hard=_kinds("doubled out_of_order")
     ),
     Program(

@@ -45,6 +45,7 @@ def test_the_given_records_are_found_in_whatever_they_are_wrapped_in() -> None:
         ("hash_keys", 1, [replace(seen()[0], hash_key="0"), *seen()[1:]]),
         ("wrapped", 1, [replace(seen()[0], data=b"{" + GIVEN[0].data), *seen()[1:]]),
         ("out_of_order", 1, [replace(seen()[0], position=(9, 0)), *seen()[1:]]),
+        ("out_of_order", 2, [replace(seen()[4], position=(-1, 0)), *seen()[:4], seen()[5]]),
         ("out_of_order", 4, seen(("4", "2", "0"))),
         ("scattered", 2, seen(("0", "1"))),
         ("scattered", 2, seen(("2", "3"))),
@@ -54,6 +55,11 @@ def test_each_difference_is_counted(kind: str, count: int, changed: list[Seen]) 
     verdict = judge(GIVEN, changed, SHARDS)
     assert verdict.differences() == {kind}
     assert getattr(verdict, kind) == count
+
+
+def test_a_record_that_was_never_given_is_wrapped() -> None:
+    strange = Seen("eve", None, b"~eve~0~", "1", (9, 0))
+    assert judge(GIVEN, [*seen(), strange], SHARDS).differences() == {"wrapped"}
 
 
 def test_a_child_follows_its_parents() -> None:
