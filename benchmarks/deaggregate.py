@@ -29,13 +29,23 @@ KEYS_PER_AGGREGATE = 20
 REQUIRED = 5
 
 
-def aggregated_records(seed: int = 1) -> list[Record]:
-    """Aggregates of about 50 KB, as many as one page of 10 MB holds."""
+def aggregated_records(seed: int = 1, *, with_hash_keys: bool = False) -> list[Record]:
+    """Aggregates of about 50 KB, as many as one page of 10 MB holds.
+
+    with_hash_keys: each user record has an explicit hash key of its own.
+    """
     rng = random.Random(seed)
     records: list[Record] = []
     while len(records) < AGGREGATES:
         keys = [f"{rng.getrandbits(64):016x}" for _ in range(KEYS_PER_AGGREGATE)]
-        users = [(rng.choice(keys), None, rng.randbytes(USER_RECORD_SIZE)) for _ in range(300)]
+        users = [
+            (
+                rng.choice(keys),
+                str(rng.getrandbits(127)) if with_hash_keys else None,
+                rng.randbytes(USER_RECORD_SIZE),
+            )
+            for _ in range(300)
+        ]
         blob = next(aggregate(users))
         number = 10**55 + len(records)
         records.append(

@@ -135,6 +135,7 @@ def run() -> list[Result]:
     results: list[Result] = []
     for kind, body in (
         ("KPL", body_of(aggregated_records())),
+        ("KPL, explicit hash keys", body_of(aggregated_records(with_hash_keys=True))),
         ("plain", page_body(PLAIN_SIZE, PLAIN)),
     ):
         count = check(parse, body)

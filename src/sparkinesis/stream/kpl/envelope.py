@@ -1,7 +1,7 @@
 """Opens aggregated records: checks their digests, and gives their user records.
 
-The user records are still encoded (`Envelope`), or are objects (`make_all`), which the protobuf
-runtime makes.
+The user records are still encoded (`Envelope`), or lists of their fields (`UserRecords`), which the
+protobuf runtime makes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import hashlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
-from typing import NamedTuple, TypeVar
+from itertools import chain, repeat
+from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, EncodeError
 
@@ -20,15 +20,13 @@ from sparkinesis.stream.kpl.magic import DIGEST_SIZE, MAGIC, is_aggregated
 from sparkinesis.stream.kpl.message_types import (
     AggregatedEnvelope,
     AggregatedRecord,
-    UsualAggregate,
+    AggregateInColumns,
+    HashedAggregate,
+    KeyedAggregate,
 )
 from sparkinesis.stream.page import Record
 
 _T = TypeVar("_T")
-
-Make = Callable[[bytes, str | None, str, int, float | None, str | None, str], _T]
-"""Makes an object of: data, partition key, sequence number, sub-sequence number, arrival time in
-epoch seconds, explicit hash key, shard id."""
 
 _MIN_SIZE_FOR_THREAD = 1 << 18
 """The least bytes of records for which a second thread saves more time than it costs."""
@@ -99,11 +97,13 @@ def are_sound(keys: Collection[str], records: int, size: int) -> bool:
 
     records: the number of its user records. size: the message's bytes.
     """
-    # upb returns a string that is not UTF-8 as bytes; the pure Python runtime raises.
-    if not {str}.issuperset(map(type, keys)):
+    try:
+        characters = len("".join(keys))
+    except TypeError:  # upb returns a string that is not UTF-8 as bytes; other runtimes raise
         return False
-    longest = max(map(len, keys), default=0)
-    return records > 0 and is_in_proportion(longest * records, size)
+    if not is_in_proportion(characters * records, size):
+        characters = max(map(len, keys))  # for a small table, that of all keys is enough
+    return records > 0 and is_in_proportion(characters * records, size)
 
 
 def is_in_proportion(characters: int, size: int) -> bool:
@@ -156,77 +156,89 @@ def chunks(records: Sequence[Record], chunk_size: int) -> Iterator[tuple[int, in
     yield start, len(records)
 
 
-def make_all(message: memoryview, record: Record, make: Make[_T], shard_id: str) -> list[_T] | None:
-    """Return the objects of an aggregate's user records; None if it is malformed.
+class UserRecords(NamedTuple):
+    """The user records of an aggregate, field by field: their keys are places in tables."""
 
-    A user record costs the least if it is known to have no explicit hash key. A message that the
-    runtime writes with the same length after all but keys and data was dropped has none, and no
-    required field is missing.
-    """
-    aggregate = UsualAggregate()
-    try:
-        aggregate.ParseFromString(message)
-        aggregate.DiscardUnknownFields()
-        is_usual = len(aggregate.SerializeToString()) == len(message)
-    except (DecodeError, EncodeError, UnicodeDecodeError):
-        is_usual = False
-    if not is_usual:
-        return _make_any(message, record, make, shard_id)
-    keys, users = aggregate.partition_key_table[:], aggregate.records[:]
-    if not are_sound(keys, len(users), len(message)):
-        return None
-    sequence_number, arrival = record.sequence_number, record.approximate_arrival_timestamp
-    try:
-        return [
-            make(
-                user.data,
-                keys[user.partition_key_index],
-                sequence_number,
-                sub,
-                arrival,
-                None,
-                shard_id,
-            )
-            for sub, user in enumerate(users)
-        ]
-    except IndexError:
-        return None
+    data: list[bytes]
+    key_table: list[str]
+    key_places: list[int]
+    hash_key_table: list[str]
+    hash_key_places: list[int] | list[int | None]
+    """None for a user record without an explicit hash key; empty if none has one."""
+
+    def partition_keys(self) -> Iterator[str]:
+        return map(self.key_table.__getitem__, self.key_places)
+
+    def explicit_hash_keys(self) -> Iterable[str | None]:
+        table = self.hash_key_table
+        if not self.hash_key_places:
+            return repeat(None, len(self.data))
+        return [None if place is None else table[place] for place in self.hash_key_places]
 
 
-def _make_any(
-    message: memoryview, record: Record, make: Make[_T], shard_id: str
-) -> list[_T] | None:
-    """The same for aggregates with explicit hash keys, tags, unknown fields and other forms."""
-    aggregate = AggregatedRecord()
+# An aggregate may hold thousands of user records, so no step may make a call of Python for each of
+# them, and yet each must be checked. Nothing that was put may be lost.
+#
+# - To protobuf, the user records are one message that occurs many times, and whose fields are
+#   repeated: the runtime appends the fields of each to three lists, in one call. An object of the
+#   runtime for each user record, and calls for its fields, take three times as long.
+# - The lists do not tell which user record had a field, so that one without data before one with
+#   two would move the data of all between them. So the runtime reads the message once more, as
+#   user records whose fields are required, and writes it, which fails if one is missing: if each
+#   has a field, and the list is as long as there are user records, then each has it once.
+# - All else is decided by the runtime's own objects (`_one_by_one`): fields that come twice, hash
+#   keys that some user records have and others not, and what is malformed.
+def user_records_of(message: memoryview) -> UserRecords | None:
+    """Return the user records of a message; None if it is malformed, or has none."""
     try:
-        aggregate.ParseFromString(message)
-        keys = aggregate.partition_key_table[:]
-        hash_keys = aggregate.explicit_hash_key_table[:]
+        aggregate = AggregateInColumns.FromString(message)
+        key_table = aggregate.partition_key_table[:]
+        hash_key_table = aggregate.explicit_hash_key_table[:]
+        data, keys, hash_keys = _in_bulk(aggregate, message) or _one_by_one(message)
     except (DecodeError, UnicodeDecodeError):
         return None
-    users = aggregate.records[:]
-    if not aggregate.IsInitialized() or not are_sound(
-        (*keys, *hash_keys), len(users), len(message)
-    ):
+    is_sound = (
+        are_sound((*key_table, *hash_key_table), len(data), len(message))
+        and max(keys) < len(key_table)
+        and max([place for place in hash_keys if place is not None], default=-1)
+        < len(hash_key_table)
+    )
+    return UserRecords(data, key_table, keys, hash_key_table, hash_keys) if is_sound else None
+
+
+_Fields = tuple[list[bytes], list[int], list[int] | list[int | None]]
+"""Data, key index and hash key index of each user record."""
+
+
+def _in_bulk(aggregate: Any, message: memoryview) -> _Fields | None:
+    """Return the fields of an `AggregateInColumns`; None if one user record does not have each."""
+    fields = aggregate.records
+    data = fields.data[:]
+    keys = fields.partition_key_index[:]
+    hash_keys = fields.explicit_hash_key_index[:]
+    users = (HashedAggregate if hash_keys else KeyedAggregate).FromString(message)
+    rows = len(users.records)
+    if not len(data) == len(keys) == (len(hash_keys) or rows) == rows:
         return None
-    sequence_number, arrival = record.sequence_number, record.approximate_arrival_timestamp
     try:
-        return [
-            make(
-                user.data,
-                keys[user.partition_key_index],
-                sequence_number,
-                sub,
-                arrival,
-                hash_keys[user.explicit_hash_key_index]
-                if user.HasField("explicit_hash_key_index")
-                else None,
-                shard_id,
-            )
-            for sub, user in enumerate(users)
-        ]
-    except IndexError:
+        users.SerializeToString()
+    except EncodeError:
         return None
+    return data, keys, hash_keys
+
+
+def _one_by_one(message: memoryview) -> _Fields:
+    """Return the fields of each user record; none if one of them is malformed."""
+    aggregate = AggregatedRecord.FromString(message)
+    users = aggregate.records[:] if aggregate.IsInitialized() else []
+    return (
+        [user.data for user in users],
+        [user.partition_key_index for user in users],
+        [
+            user.explicit_hash_key_index if user.HasField("explicit_hash_key_index") else None
+            for user in users
+        ],
+    )
 
 
 def count_of(data: bytes) -> tuple[int, int]:

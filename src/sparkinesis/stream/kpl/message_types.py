@@ -44,15 +44,37 @@ _SCHEMA: dict[str, list[tuple[str, Field.Label.ValueType, Field.Type.ValueType |
         ("explicit_hash_key_table", _REPEATED, _BYTES),
         ("records", _REPEATED, _BYTES),
     ],
-    "UsualRecord": [
+    "UserRecordFields": [
+        ("partition_key_index", _REPEATED, _UINT64),
+        ("explicit_hash_key_index", _REPEATED, _UINT64),
+        ("data", _REPEATED, _BYTES),
+    ],
+    "AggregateInColumns": [
+        ("partition_key_table", _REPEATED, _STRING),
+        ("explicit_hash_key_table", _REPEATED, _STRING),
+        ("records", _OPTIONAL, "UserRecordFields"),
+    ],
+    "KeyedRecord": [
         ("partition_key_index", _REQUIRED, _UINT64),
         None,
         ("data", _REQUIRED, _BYTES),
+        ("tags", _REPEATED, "Tag"),
     ],
-    "UsualAggregate": [
-        ("partition_key_table", _REPEATED, _STRING),
+    "KeyedAggregate": [
         None,
-        ("records", _REPEATED, "UsualRecord"),
+        None,
+        ("records", _REPEATED, "KeyedRecord"),
+    ],
+    "HashedRecord": [
+        ("partition_key_index", _REQUIRED, _UINT64),
+        ("explicit_hash_key_index", _REQUIRED, _UINT64),
+        ("data", _REQUIRED, _BYTES),
+        ("tags", _REPEATED, "Tag"),
+    ],
+    "HashedAggregate": [
+        None,
+        None,
+        ("records", _REPEATED, "HashedRecord"),
     ],
 }
 """The proto2 messages. A field's number is its index plus 1; a type in quotes is a message."""
@@ -86,7 +108,11 @@ _TYPES = _message_types()
 AggregatedRecord: Any = _TYPES["AggregatedRecord"]
 KplRecord: Any = _TYPES["Record"]
 """A user record in an `AggregatedRecord`."""
-UsualAggregate: Any = _TYPES["UsualAggregate"]
-"""An `AggregatedRecord` whose user records have a partition key and data, and nothing else."""
 AggregatedEnvelope: Any = _TYPES["AggregatedEnvelope"]
 """The same wire format as `AggregatedRecord`, with its keys and records as undecoded bytes."""
+AggregateInColumns: Any = _TYPES["AggregateInColumns"]
+"""The same wire format, whose user records are one message: protobuf appends the fields of each."""
+KeyedAggregate: Any = _TYPES["KeyedAggregate"]
+"""The user records of an `AggregatedRecord`; each must have a partition key and data."""
+HashedAggregate: Any = _TYPES["HashedAggregate"]
+"""The same; each must have an explicit hash key, too."""

@@ -6,18 +6,19 @@ unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import compress
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from itertools import compress, repeat
+from typing import NamedTuple, TypeVar
 
 from sparkinesis.stream.kpl.hash_filter import keep
 from sparkinesis.stream.kpl.magic import aggregates_of
 from sparkinesis.stream.page import Record
 
-if TYPE_CHECKING:
-    from sparkinesis.stream.kpl.envelope import Make
-
 _T = TypeVar("_T")
+
+Make = Callable[[bytes, str | None, str, int, float | None, str | None, str], _T]
+"""Makes an object of: data, partition key, sequence number, sub-sequence number, arrival time in
+epoch seconds, explicit hash key, shard id."""
 
 _SAMPLE = 4
 """The most aggregates of a page that are opened for an estimate."""
@@ -50,32 +51,33 @@ def make_objects(
             for record in records
         ], 0
     # The protobuf runtime is imported with the first aggregate, which most applications never see.
-    from sparkinesis.stream.kpl.envelope import make_all, messages_of  # noqa: PLC0415
+    from sparkinesis.stream.kpl.envelope import messages_of, user_records_of  # noqa: PLC0415
 
     made: list[_T] = []
     dropped = 0
     for record, message in zip(records, messages_of(records), strict=True):
-        users = None if message is None else make_all(message, record, make, shard_id)
-        if message is None or users is None:
-            users, _ = make_objects([record], make, shard_id, deaggregate=False)
-        elif hash_range is not None:
-            keys = make_all(message, record, _keys_of, shard_id) or []
-            users = list(compress(users, keep(record, keys, hash_range)))
-            dropped += len(keys) - len(users)
-        made += users
+        users = None if message is None else user_records_of(message)
+        if users is None:
+            made += make_objects([record], make, shard_id, deaggregate=False)[0]
+            continue
+        objects = map(
+            make,
+            users.data,
+            users.partition_keys(),
+            repeat(record.sequence_number),
+            range(len(users.data)),
+            repeat(record.approximate_arrival_timestamp),
+            users.explicit_hash_keys(),
+            repeat(shard_id),
+        )
+        if hash_range is None:
+            made += objects
+        else:
+            keys = list(zip(users.partition_keys(), users.explicit_hash_keys(), strict=True))
+            kept = keep(record, keys, hash_range)
+            made += compress(objects, kept)
+            dropped += kept.count(False)
     return made, dropped
-
-
-def _keys_of(
-    _data: bytes,
-    partition_key: str | None,
-    _number: str,
-    _sub: int,
-    _arrival: float | None,
-    explicit_hash_key: str | None,
-    _shard_id: str,
-) -> tuple[str, str | None]:
-    return partition_key or "", explicit_hash_key
 
 
 def last_sub_sequence_number(record: Record) -> int:

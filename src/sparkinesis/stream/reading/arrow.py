@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 from array import array
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -164,9 +163,10 @@ def _binary(values: list[bytes]) -> pa.Array:
     sample = values[::_SAMPLED]
     if sum(map(len, sample)) < _LARGE * len(sample):
         return pa.array(values, pa.binary())
-    offsets = pa.py_buffer(array("i", accumulate(map(len, values), initial=0)))
+    sizes = pa.py_buffer(array("i", [0, *map(len, values)]))
+    offsets = pc.cumulative_sum(pa.Array.from_buffers(pa.int32(), len(values) + 1, [None, sizes]))
     joined = pa.py_buffer(b"".join(values))
-    return pa.Array.from_buffers(pa.binary(), len(values), [None, offsets, joined])
+    return pa.Array.from_buffers(pa.binary(), len(values), [None, offsets.buffers()[1], joined])
 
 
 def _arrival(seconds: list[float | None]) -> pa.Array:
@@ -176,5 +176,6 @@ def _arrival(seconds: list[float | None]) -> pa.Array:
     milliseconds.
     """
     milliseconds = pc.round(pc.multiply(pa.array(seconds, pa.float64()), 1000.0))
-    microseconds = pc.multiply(milliseconds.cast(pa.int64()), 1000)
+    # A check of each would find no fraction, which they do not have any more.
+    microseconds = pc.multiply(milliseconds.cast(pa.int64(), safe=False), 1000)
     return microseconds.view(_ARRIVAL_TYPE)

@@ -12,7 +12,7 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
 
 if TYPE_CHECKING:
-    from sparkinesis.stream.kpl.envelope import Make
+    from sparkinesis.stream.kpl.objects import Make
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ARRIVAL = "approximate_arrival_timestamp"

@@ -15,8 +15,12 @@ from sparkinesis.stream.kpl.envelope import (
     messages_of,
     open_message,
     open_sound,
+    user_records_of,
 )
 from sparkinesis.stream.page import Record
+from tests.unit.stream.kpl.aggregates import sealed
+from tests.unit.stream.kpl.test_objects import objects
+from tests.unit.stream.kpl.test_unpack import by_the_runtime
 
 
 def record(data: bytes) -> Record:
@@ -35,6 +39,7 @@ def test_a_message_has_the_right_digest() -> None:
     opened = open_sound(message)
     assert opened is not None
     assert (opened.partition_keys, len(opened.messages)) == ([b"key"], 2)
+    assert user_records_of(message) == ([b"a", b"b"], ["key"], [0, 0], [], [])
     assert message_of(data[:-1] + bytes([data[-1] ^ 1])) is None
     assert message_of(b"plain, and long enough to be an aggregate") is None
     assert message_of(b"\x00" + data[1:]) is None, "the digest alone makes no aggregate"
@@ -43,6 +48,7 @@ def test_a_message_has_the_right_digest() -> None:
 @pytest.mark.parametrize("message", [b"", b"\xff" * 9, b"\x0a\x02\xff\xfe\x1a\x02\x1a\x00"])
 def test_a_message_without_user_records_or_with_bytes_as_keys_is_malformed(message: bytes) -> None:
     assert open_sound(memoryview(message)) is None
+    assert user_records_of(memoryview(message)) is None
 
 
 def test_a_message_without_user_records_is_no_aggregate() -> None:
@@ -63,6 +69,48 @@ def test_keys_may_multiply_a_message_only_so_often() -> None:
         table = b"\x0a" + bytes([length & 0x7F | 0x80, length >> 7]) + b"k" * length
         message = table + bytes.fromhex("1a0408001a00") * 100
         assert (open_sound(memoryview(message)) is not None) is is_sound
+        assert (user_records_of(memoryview(message)) is not None) is is_sound
+
+
+A, B, BOTH = b"\x08\x00", b"\x10\x00", b"\x08\x00\x10\x00"
+DATA = b"\x1a\x01d"
+SHAPES = {
+    "usual": ([A + DATA, A + DATA], True),
+    "each with a hash key": ([BOTH + DATA, BOTH + DATA], True),
+    "tags, other fields and another order": (
+        [DATA + b"\x22\x03\x0a\x01t" + BOTH, B + b"\x28\x01" + DATA + A],
+        True,
+    ),
+    "one with a hash key": ([BOTH + DATA, A + DATA], False),
+    "data twice, and none": ([A + DATA + DATA, A], False),
+    "a key twice, and none": ([A + A + DATA, DATA], False),
+    "a hash key twice, and none": ([BOTH + B + DATA, A + DATA], False),
+    "a hash key twice, and one": ([BOTH + B + DATA, BOTH + DATA], False),
+    "all twice": ([(BOTH + DATA) * 2] * 2, False),
+    "two keys in one field": ([A + b"\x0a\x02\x00\x00" + DATA, A + DATA], False),
+    "a hash key in another form": ([A + b"\x12\x01\x00" + DATA, A + DATA], False),
+    "a key in another form": ([b"\x0a\x01\x00" + DATA, A + DATA], False),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_only_user_records_with_one_of_each_field_are_read_in_bulk(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All others are looked at one by one: the lists of fields do not tell whose each is."""
+    users, is_bulk = SHAPES[name]
+    looked_at: list[memoryview] = []
+    was = envelope._one_by_one
+
+    def one_by_one(message: memoryview) -> envelope._Fields:
+        looked_at.append(message)
+        return was(message)
+
+    monkeypatch.setattr(envelope, "_one_by_one", one_by_one)
+    message = b"\x0a\x01k\x12\x019" + b"".join([b"\x1a%c%s" % (len(u), u) for u in users])
+    record = sealed(message)
+    assert objects([record]) == by_the_runtime(record, 0)
+    assert bool(looked_at) is not is_bulk
 
 
 def test_user_records_are_counted_one_for_whatever_is_no_aggregate() -> None:
