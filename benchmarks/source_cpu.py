@@ -18,12 +18,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import cbor2
 import pyarrow as pa
 import pybase64
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from benchmarks.cpu_seconds import child_running, cpu_of_spark
-from benchmarks.local_server import Client, running
+from benchmarks.local_server import CBOR, Client, running
 from benchmarks.proc_stat import cpu_of
 from benchmarks.report import Result, print_table
 from benchmarks.source import (
@@ -38,7 +39,7 @@ from benchmarks.source import (
 )
 from sparkinesis.source.row_columns import SCHEMA, read_schema
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.calls.answers.decoding import decode_page
+from sparkinesis.stream.calls.answers.decoding import decode_cbor_page, decode_page
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.reading.arrow import to_arrow
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 PROFILED = tuple(case for case in CASES if case.name != "1 KB, aggregated")
 ROUNDS = 3
 TASKS = 4
+LARGE = 10_000
+"""Bytes of a record from which a reader asks for pages in CBOR."""
 ALL = tuple(field.name for field in SCHEMA)
 FEW = ("partitionKey", "data")
 MOST_PER_PAGE = 10_000
@@ -107,9 +110,12 @@ def stages(
     client = StreamClient(address)
     [shard_id, *_] = [shard.id for shard in client.list_shards()[0]]
     iterator = client.shard_iterator(shard_id, TRIM_HORIZON)
-    request = json.dumps({"ShardIterator": iterator, "Limit": MOST_PER_PAGE}).encode()
-    body = server.send("GetRecords", request)
+    request = {"ShardIterator": iterator, "Limit": MOST_PER_PAGE}
+    body = server.send("GetRecords", json.dumps(request).encode())
     page = decode_page(body)
+    decoder = decode_page
+    if len(body) * 3 / 4 >= LARGE * len(page.records):
+        body, decoder = server.send("GetRecords", cbor2.dumps(request), CBOR), decode_cbor_page
     text = pybase64.b64encode(b"".join([record.data for record in page.records]))
     data = pybase64.b64decode(text)
 
@@ -122,11 +128,11 @@ def stages(
         with Path("/dev/null").open("wb") as sink, pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
 
-    decode = median_cpu(lambda: decode_page(body))
+    decode = median_cpu(lambda: decoder(body))
     call = median_cpu(lambda: client.get_records(shard_id, iterator, MOST_PER_PAGE))
     seconds = {
         "stage: call and HTTP": max(call - decode, 0.0),
-        "stage: decode_page": decode,
+        f"stage: {decoder.__name__}": decode,
         "stage: to_arrow": median_cpu(arrow),
         "stage: Arrow IPC, without the socket": median_cpu(ipc),
         "floor: base64 of the data": median_cpu(lambda: pybase64.b64decode(text, validate=True)),
