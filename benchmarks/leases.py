@@ -3,7 +3,8 @@
 Calls are counted by their metrics while a renewer runs rounds against the local DynamoDB; they are
 per lease and minute at the default failover time (10 s). The Java KCL's are computed from its
 intervals: every 3308 ms an UpdateItem for each lease, every 20,050 ms a Scan by each worker.
-The local server runs in a process of its own, so that CPU time is the client's alone.
+The local server runs in a process of its own, so that CPU time is the client's alone. The leases of
+a first start are created while each PutItem takes 10 ms, besides the server's work.
 """
 
 from __future__ import annotations
@@ -20,20 +21,29 @@ import botocore.session
 import msgspec
 
 from benchmarks.report import Result, medians, print_table
+from benchmarks.shards_server import serving
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, decode_lease, encode_lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.scan_schedule import CALM
+from sparkinesis.lease.shards.shard_syncer import ShardSyncer
+from sparkinesis.lease.shards.stream_leases import StreamLeases
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.metrics.catalogue import TABLE_CALL_DURATION
 from sparkinesis.metrics.tally import Tally
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.position import LATEST
 from sparkinesis.worker.aws_options import LeaseTableOptions
 from sparkinesis.worker.options import WorkerOptions
 from tests.tallies import counted
 
 LEASES = 5000
+FIRST_SHARDS = 10_000
+"""The shards of an application that starts for the first time."""
+PUT_MS = 10
 ROUNDS = 3
 SINGLE = 1000
 """Leases renewed one by one, for comparison."""
@@ -100,6 +110,29 @@ def scan_parsing() -> tuple[float, float]:
     return first, second
 
 
+def first_start() -> list[Result]:
+    with serving(has_moto=False) as server:
+        server.create("stream", FIRST_SHARDS)
+        server.delay("PutItem", PUT_MS)
+        table = LeaseTable("first", "us-east-1", server.endpoint)
+        table.provision(LeaseTableOptions())
+        client = StreamClient(StreamAddress("stream", None, "us-east-1", server.endpoint))
+        leases = StreamLeases(client, table, "worker", initial=LATEST, wait=time.sleep)
+        syncer = ShardSyncer(
+            leases, settings=WorkerOptions().shard_sync, clock=time.monotonic, phase=0.0
+        )
+        cpu, start = time.process_time(), time.perf_counter()
+        syncer.sync()
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - start
+        assert len(table.leases()) == FIRST_SHARDS
+    alone = FIRST_SHARDS * PUT_MS / 1000
+    what = f"first start, {FIRST_SHARDS:,} leases at {PUT_MS} ms a PutItem"
+    return [
+        Result(what, wall, "s", alone / wall, 5, "one after the other at the least: computed"),
+        Result(f"{what}, CPU", cpu, "CPU s"),
+    ]
+
+
 def run() -> list[Result]:
     tally = Tally()
 
@@ -128,6 +161,7 @@ def run() -> list[Result]:
         single = time.process_time() - single
     return [
         *_against_java(batches, scans),
+        *first_start(),
         *_cpu(cpu / ROUNDS / LEASES * 1000, single / SINGLE * 1000, wall / ROUNDS),
     ]
 

@@ -16,7 +16,7 @@ from benchmarks.many_files import allow_many_files
 from benchmarks.proc_stat import clock_of
 from benchmarks.shards_side import INSTANT
 from sparkinesis.local import LocalServer
-from sparkinesis.local.faults import CallRecord
+from sparkinesis.local.faults import CallRecord, Fault
 from sparkinesis.local.lease_tables import LeaseTables
 
 READS = ("GetRecords", "SubscribeToShard")
@@ -53,6 +53,10 @@ class Server:
     def put(self, stream: str, shards: int, records: int, seconds: float, seed: int) -> None:
         """Put records, at random instants of so many seconds, into random shards."""
         self._ask("put", stream, shards, records, seconds, seed)
+
+    def delay(self, operation: str, ms: int) -> None:
+        """Have each call of an operation take so many milliseconds, besides its work."""
+        self._ask("delay", operation, ms)
 
     def begin_puts(self, streams: Sequence[str], shards: int) -> None:
         """Begin to put a record a second into each shard of each stream, evenly over the second."""
@@ -125,6 +129,9 @@ class _Asked:
 
     def delete(self, stream: str) -> None:
         self._kinesis.call("DeleteStream", StreamName=stream, EnforceConsumerDeletion=True)
+
+    def delay(self, operation: str, ms: int) -> None:
+        self._kinesis.faults = lambda call: Fault.delay(ms) if call.operation == operation else None
 
     def shards_read(self, streams: Sequence[str]) -> int:
         wanted = set(streams)

@@ -116,6 +116,8 @@ L4:
 L5:
     hostile/test_many_shards.py::test_a_fleet_shares_the_leases_with_a_few_calls_for_each
     integration/lease/test_many_leases.py
+    integration/lease/test_first_start.py
+    unit/lease/shards/test_creation.py
 L8:
     unit/lease/rules/test_row_streams.py
     integration/lease/test_other_streams.py

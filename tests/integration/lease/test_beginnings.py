@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
-from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.children import ShardEnd
 from sparkinesis.lease.rules.lease_start import ANY_AGE
 from sparkinesis.lease.table.table import LeaseTable
@@ -22,8 +21,8 @@ from tests.timed_stream import HOUR, SHARDS, TimedStream
 
 def test_a_first_start_that_dies_between_leases_keeps_its_instant(two: TimedStream) -> None:
     class Dies(LeaseTable):
-        def create(self, lease: Lease) -> bool:
-            super().create(lease)
+        def create(self, *lease: Any) -> bool:
+            super().create(*lease)
             raise KeyboardInterrupt
 
     table = Dies(two.name, "us-east-1", two.table.endpoint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -12,6 +13,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.audit import Confidence, audit_needs_them, deletable, find_hole
 from sparkinesis.lease.rules.children import early_children
 from sparkinesis.lease.rules.shard_sync import leases_for_empty_table, through_reshard
+from sparkinesis.lease.shards.creation import IsLeaving, is_never_leaving
 from sparkinesis.lease.shards.stream_leases import StreamLeases
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.provisioning import require_not_vanished
@@ -70,13 +72,20 @@ class ShardSyncer:
         """The time from which a cleanup lists the shards even if no lease can be deleted yet."""
         self._next_question = clock() + _ASK_EVERY
         """The time from which an audit asks which stream has the name of the only one."""
+        self._is_leaving: IsLeaving = is_never_leaving
         self._metrics = metrics
 
-    def sync(self, own: TableScan | None = None, table: TableScan | None = None) -> None:
+    def sync(
+        self,
+        own: TableScan | None = None,
+        table: TableScan | None = None,
+        wait: Callable[[float], bool] | None = None,
+    ) -> None:
         """Create the leases that an application needs to start; workers may do so concurrently.
 
         table: a consistent scan of the whole table a moment ago; None: scans it. own: its rows of
-        this stream.
+        this stream. wait: returns True once the worker is to end: those of many leases that are
+        left are not created then, here and in `step`.
 
         A table is read but not written if its leases cover all hash keys, or if some of its leases
         are unreadable; the next scan publishes those.
@@ -85,6 +94,8 @@ class ShardSyncer:
         gaps, `LeaseTableError` if rows are of another stream, and `LeaseTableNotFoundError` if the
         table is empty, after it was deleted while this process used it.
         """
+        if wait is not None:
+            self._is_leaving = partial(wait, 0)
         whole = table or self._leases.table.scan(consistent=True)
         rows = own or whole.of(self._leases.stream)
         self._leases.remember(rows.leases)
@@ -117,7 +128,7 @@ class ShardSyncer:
         """Create the missing leases of an application that has some."""
         if find_hole(scan.leases) is not None and not scan.broken:
             # An unreadable lease does not show its shard, so the missing leases are unknown.
-            self._leases.fill_holes()
+            self._leases.fill_holes(self._is_leaving)
 
     def _begin(self, table: TableScan) -> None:
         """Create the leases of a new application, or of a new stream.
@@ -140,9 +151,9 @@ class ShardSyncer:
             if there.leases or there.broken:
                 self._complete(there)
                 return
-        created = self._leases.create(leases[:1], table)
+        created = self._leases.create(leases[:1], table, self._is_leaving)
         if created:
-            created += self._leases.create(leases[1:], table)
+            created += self._leases.create(leases[1:], table, self._is_leaving)
         if created == len(leases):
             return
         there = self._leases.scan()
@@ -150,12 +161,13 @@ class ShardSyncer:
         if self._leases.stream is None and not all(map(self._leases.is_own, there.leases)):
             there = self._leases.own_rows(there)
         if not created and find_hole(self._leases.table.sound(there)) is not None:
-            self._leases.fill_holes()
+            self._leases.fill_holes(self._is_leaving)
 
     def _create_early_children(self) -> None:
         """Create the leases of shards whose parents are still to be read."""
         begin, shards = self._leases.start(self._leases.read())
-        self._leases.create(early_children(self._leases.read(), shards, begin))
+        missing = early_children(self._leases.read(), shards, begin)
+        self._leases.create(missing, is_leaving=self._is_leaving)
 
     def step(self, leases: Sequence[Lease], *, audits: bool) -> float:
         """Audit and clean up when due, if this worker is the auditor by the last scan of the table.
@@ -201,7 +213,7 @@ class ShardSyncer:
         stream = None if self._leases.stream is None else str(self._leases.stream)
         self._leases.publish(LeasesMissing(str(self._leases.table), stream, str(hole)))
         self._confidence = Confidence()
-        self._leases.fill_holes()
+        self._leases.fill_holes(self._is_leaving)
 
     def _clean_up(self, leases: Sequence[Lease]) -> None:
         finished = [lease for lease in leases if lease.is_finished]

@@ -45,6 +45,7 @@ from sparkinesis.lease.rules.shard_sync import (
     leases_for_empty_table,
     leases_for_partial_table,
 )
+from sparkinesis.lease.shards.creation import IsLeaving, create_leases, is_never_leaving
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan
 from sparkinesis.lease.table.table import LeaseTable
@@ -179,18 +180,27 @@ class StreamLeases:
         is_known = self._initial is LATEST and application_start_ms(leases) is not None
         return LATEST if is_known else self.first
 
-    def create(self, leases: Iterable[Lease], table: TableScan | None = None) -> int:
-        """Create leases; return the number of those that did not exist yet.
+    def create(
+        self,
+        leases: Iterable[Lease],
+        table: TableScan | None = None,
+        is_leaving: IsLeaving = is_never_leaving,
+    ) -> int:
+        """Create leases, given parents before children; return how many did not exist yet.
 
         ``table``: the whole table a moment ago, if the caller has it.
         """
-        created = 0
-        for lease in self._java.readable(list(leases), table):
-            created += self._create(replace(lease.in_stream(self.stream), mark=self.mark))
-        return created
+        created: list[Lease] = []
 
-    def _create(self, lease: Lease) -> bool:
-        is_new = self.table.create(lease)
+        def create(lease: Lease, retry: Backoff | None) -> None:
+            if self._create(replace(lease.in_stream(self.stream), mark=self.mark), retry):
+                created.append(lease)
+
+        create_leases(self._java.readable(list(leases), table), create, is_leaving)
+        return len(created)
+
+    def _create(self, lease: Lease, retry: Backoff | None = None) -> bool:
+        is_new = self.table.create(lease, retry)
         if is_new:
             self.publish(LeaseCreated(lease.key, lease.shard_id, str(lease.checkpoint)))
         return is_new
@@ -269,9 +279,10 @@ class StreamLeases:
         leases: Iterable[Lease],
         shards: Iterable[Shard],
         begin: LeaseStart,
+        is_leaving: IsLeaving = is_never_leaving,
     ) -> None:
         """Create missing leases of an application that began earlier; publish the records lost."""
-        self.create(missing)
+        self.create(missing, is_leaving=is_leaving)
         expired = expired_unread(missing, leases, shards)
         if not expired or begin.is_now:
             return
@@ -290,17 +301,18 @@ class StreamLeases:
             )
             self.publish(ParentsLost(key, shard_id, address.name, tuple(parents), what))
 
-    def fill_holes(self) -> None:
+    def fill_holes(self, is_leaving: IsLeaving) -> None:
         """Create the missing leases, and add the hash ranges that leases lack."""
         begin, shards = self.start(self.read())
         leases = self.read()
         for lease, hash_range in missing_hash_ranges(leases, shards):
             self.table.write(requests.add_hash_range(lease, hash_range))
-        self.create_late(orphaned_children(leases, shards, begin), leases, shards, begin)
+        orphans = orphaned_children(leases, shards, begin)
+        self.create_late(orphans, leases, shards, begin, is_leaving)
         leases = self.read()
         initial = self._initial_by(leases)
         missing = leases_for_partial_table(shards, leases, begin, initial)
-        self.create_late(missing, leases, shards, begin)
+        self.create_late(missing, leases, shards, begin, is_leaving)
 
 
 class _KnownShards:

@@ -128,11 +128,11 @@ class LeaseTable(TableCalls):
         item: Mapping[str, Any] | None = answer.get("Item")
         return item or None
 
-    def create(self, lease: Lease) -> bool:
+    def create(self, lease: Lease, retry: Backoff | None = None) -> bool:
         """Create a lease; return False, and write nothing, if a row with its key exists."""
-        return self.create_item(encode_lease(lease))
+        return self.create_item(encode_lease(lease), retry)
 
-    def create_item(self, item: Mapping[str, Any]) -> bool:
+    def create_item(self, item: Mapping[str, Any], retry: Backoff | None = None) -> bool:
         """Create a row as DynamoDB's API accepts it; return False if a row with its key exists."""
         try:
             self.call(
@@ -142,6 +142,7 @@ class LeaseTable(TableCalls):
                     Item=item,
                     ConditionExpression="attribute_not_exists(leaseKey)",
                 ),
+                retry,
             )
         except RefusedError:
             return False

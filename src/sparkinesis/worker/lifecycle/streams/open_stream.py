@@ -148,7 +148,7 @@ class OnlyStream(Streams):
         require_single_stream(scan, str(self._table))
         # The leases come first: for an application that begins at the latest record, the leases
         # hold that instant, and a consumer of enhanced fan-out may take a while to become active.
-        self._stream.syncer.sync(table=scan)
+        self._stream.syncer.sync(table=scan, wait=wait)
         self._stream.retrieval.prepare(wait)
 
     def get(self, stream: StreamIdentifier | None) -> OpenStream | None:

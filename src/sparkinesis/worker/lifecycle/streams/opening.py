@@ -191,7 +191,7 @@ class StreamOpener:
         assert one.identity is not None
         client, first = self.client(one.plan.address), one.initial(has_earlier=has_earlier)
         stream = self.open(one.plan, client, one.identity, same, first)
-        stream.syncer.sync(own, scan)
+        stream.syncer.sync(own, scan, wait)
         stream.retrieval.prepare(wait)
         return stream
 

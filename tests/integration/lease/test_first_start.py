@@ -1,0 +1,251 @@
+"""The first start of an application of many shards: its leases are created several at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from sparkinesis import Application
+from sparkinesis.errors import AccessDeniedError, LeaseTableUnavailableError
+from sparkinesis.events import Event, LeaseCreated
+from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.shards.shard_syncer import ShardSyncer
+from sparkinesis.lease.table.table import LeaseTable
+from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.stream.calls.retry import Backoff
+from sparkinesis.stream.position import LATEST
+from tests import pace
+from tests.integration.lease.conftest import (
+    ManualTime,
+    Stream,
+    make_stream,
+    syncer_of,
+    table_of,
+)
+from tests.integration.lease.conftest import (
+    lease as table_row,
+)
+from tests.journal import Journal, Journaling
+
+SHARDS = 120
+
+
+@pytest.fixture
+def stream(server: LocalServer) -> Stream:
+    return make_stream(server, SHARDS)
+
+
+@pytest.fixture
+def syncer(
+    server: LocalServer, table: LeaseTable, stream: Stream, told: list[Event]
+) -> Callable[[], ShardSyncer]:
+    """Makes the syncer of a worker that starts at the latest record."""
+    return lambda: syncer_of(
+        stream.client,
+        table_of(server, table.name),
+        ManualTime(),
+        initial=LATEST,
+        publish=told.append,
+    )
+
+
+def created(told: list[Event]) -> Counter[str]:
+    return Counter(event.lease for event in told if isinstance(event, LeaseCreated))
+
+
+def assert_complete(table: LeaseTable, stream: Stream) -> None:
+    """Each shard has a lease, and all begin at the same instant."""
+    rows = table.leases()
+    assert {row.shard_id for row in rows} == {shard.id for shard in stream.shards()}
+    assert len({(row.checkpoint, row.timestamp_ms, row.application_ms) for row in rows}) == 1
+
+
+def test_workers_that_start_together_create_each_lease_once(
+    table: LeaseTable,
+    stream: Stream,
+    syncer: Callable[[], ShardSyncer],
+    told: list[Event],
+) -> None:
+    """None of them writes over what another one wrote: the condition of each write holds."""
+    errors: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            syncer().sync()
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    workers = [threading.Thread(target=start) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert not errors
+    assert_complete(table, stream)
+    assert set(created(told).values()) == {1}
+    assert len(created(told)) == SHARDS
+
+
+def test_a_table_of_few_write_units_gets_all_leases(
+    server: LocalServer,
+    table: LeaseTable,
+    stream: Stream,
+    syncer: Callable[[], ShardSyncer],
+    told: list[Event],
+) -> None:
+    """It takes the writes of its burst, and then every second one."""
+    puts = refused = 0
+
+    def throttle(call: Call) -> Fault | None:
+        nonlocal puts, refused
+        if call.operation != "PutItem":
+            return None
+        puts += 1
+        if puts < SHARDS // 2 or puts % 2:
+            return None
+        refused += 1
+        return Fault.error("ProvisionedThroughputExceededException")
+
+    server.kinesis.faults = throttle
+    syncer().sync()
+    assert refused > SHARDS // 4
+    assert_complete(table, stream)
+    assert len(created(told)) == SHARDS
+
+
+def test_a_permission_that_is_taken_away_in_between_is_an_error_and_no_loss(
+    server: LocalServer, table: LeaseTable, stream: Stream, syncer: Callable[[], ShardSyncer]
+) -> None:
+    puts = 0
+
+    def deny(call: Call) -> Fault | None:
+        nonlocal puts
+        puts += call.operation == "PutItem"
+        return Fault.error("AccessDeniedException") if puts > SHARDS // 2 else None
+
+    server.kinesis.faults = deny
+    with pytest.raises(AccessDeniedError, match="PutItem"):
+        syncer().sync()
+    server.kinesis.faults = None
+    assert len(table.leases()) == SHARDS // 2
+    syncer().sync()
+    assert_complete(table, stream)
+
+
+def test_a_worker_that_is_to_end_creates_no_more(
+    server: LocalServer, table: LeaseTable, stream: Stream, syncer: Callable[[], ShardSyncer]
+) -> None:
+    stop = threading.Event()
+    puts = 0
+
+    def end(call: Call) -> Fault | None:
+        nonlocal puts
+        puts += call.operation == "PutItem"
+        if puts == SHARDS // 3:
+            stop.set()
+        return None
+
+    server.kinesis.faults = end
+    syncer().sync(wait=stop.wait)
+    there = len(table.leases())
+    assert SHARDS // 3 <= there < SHARDS - 16
+    syncer().sync(wait=stop.wait)
+    assert len(table.leases()) == there + 1
+    syncer().sync(wait=threading.Event().wait)
+    assert_complete(table, stream)
+
+
+@pytest.mark.parametrize("are_several", [False, True])
+def test_a_worker_that_is_shut_down_ends_before_all_leases_are_created(
+    server: LocalServer, stream: Stream, *, are_several: bool
+) -> None:
+    reads: Any = {"streams": [stream.name]} if are_several else {"stream": stream.name}
+    application = Application(
+        name=f"{stream.name}-{are_several}",
+        processor=lambda: Journaling(Journal()),
+        region="us-east-1",
+        endpoint=server.endpoint_url,
+        **reads,
+    )
+    worker = application.worker()
+    puts = 0
+
+    def end(call: Call) -> Fault | None:
+        nonlocal puts
+        puts += call.operation == "PutItem"
+        if puts == SHARDS // 3:
+            worker.request_shutdown()
+        return None
+
+    server.kinesis.faults = end
+    worker.start()
+    assert worker.wait(pace.seconds(60))
+    server.kinesis.faults = None
+    assert SHARDS // 3 <= len(application.table().leases()) < SHARDS
+
+
+def test_only_the_thread_that_leads_makes_its_calls_again(
+    server: LocalServer, table: LeaseTable, stream: Stream
+) -> None:
+    given: set[float | None] = set()
+
+    class Noted(LeaseTable):
+        def create(self, lease: Lease, retry: Backoff | None = None) -> bool:
+            given.add(None if retry is None else retry.give_up_after)
+            return super().create(lease, retry)
+
+    noted = Noted(table.name, "us-east-1", table.endpoint)
+    syncer_of(stream.client, noted, ManualTime(), initial=LATEST).sync()
+    assert given == {None, -1.0}
+    server.kinesis.faults = lambda _: Fault.error("ThrottlingException")
+    before = len(server.kinesis.calls)
+    with pytest.raises(LeaseTableUnavailableError):
+        table.create(table_row("new"), Backoff(give_up_after=-1.0))
+    assert len(server.kinesis.calls) == before + 1
+
+
+PROGRAM = """
+import sys
+from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.position import LATEST
+from tests.integration.lease.conftest import ManualTime, syncer_of, table_at
+
+endpoint, stream, table = sys.argv[1:]
+client = StreamClient(StreamAddress(stream, None, "us-east-1", endpoint))
+syncer_of(client, table_at(endpoint, table), ManualTime(), initial=LATEST).sync()
+"""
+
+
+def test_a_start_after_kill_9_creates_the_rest_where_the_first_one_began(
+    server: LocalServer, table: LeaseTable, stream: Stream, syncer: Callable[[], ShardSyncer]
+) -> None:
+    puts = 0
+    arguments = [server.endpoint_url, stream.name, table.name]
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], env={**os.environ})
+
+    def kill(call: Call) -> Fault | None:
+        nonlocal puts
+        puts += call.operation == "PutItem"
+        if puts == SHARDS // 2:
+            program.send_signal(signal.SIGKILL)
+        return None
+
+    server.kinesis.faults = kill
+    assert program.wait() == -signal.SIGKILL
+    server.kinesis.faults = None
+    assert 1 <= len(table.leases()) < SHARDS
+    syncer().sync()
+    rows = [replace(row, made_ms=None) for row in table.leases()]
+    assert {row.shard_id for row in rows} == {shard.id for shard in stream.shards()}
+    assert len({row.application_ms for row in rows}) == 1
