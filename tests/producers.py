@@ -83,6 +83,7 @@ HOSTILE = [
     change(NewImage=[]),
     change(ApproximateCreationDateTime=2**63 - 1),
     change(ApproximateCreationDateTime=-(2**63)),
+    change(ApproximateCreationDateTime=2**62, ApproximateCreationDateTimePrecision="MICROSECOND"),
     change(ApproximateCreationDateTime=2**70),
     change(ApproximateCreationDateTime=1e300),
     change()[:-5],

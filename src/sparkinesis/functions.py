@@ -142,7 +142,7 @@ def dynamodb_record(data: Column | str, item: StructType | str) -> Column:
     change = sf.from_json(_bytes_of(data).cast("string"), _change(wanted))
     images = change["dynamodb"]
     number = images["ApproximateCreationDateTime"]
-    is_micro = images["ApproximateCreationDateTimePrecision"].eqNullSafe("MICROSECOND")
+    is_micro = images["ApproximateCreationDateTimePrecision"] == "MICROSECOND"
     micros = sf.when(is_micro, number).otherwise(sf.try_multiply(number, sf.lit(1000)))
     time = sf.timestamp_micros(sf.when(micros.between(0, _END_OF_TIME), micros))
     parts = sf.struct(
