@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.simulation.subjects import SUBJECTS
 
-_MOST, _MOST_OF_RARE = 150, 600
+_MOST, _MOST_OF_RARE = 300, 600
 """Rough histories that a bug may take."""
 
 

@@ -245,9 +245,10 @@ class SimpleQueue:
             self._items.append(item)
             self._changed.notify()
 
-    def get(self) -> Any:
+    def get(self, timeout: float | None = None) -> Any:
         with self._changed:
-            self._changed.wait_for(lambda: self._items)
+            if not self._changed.wait_for(lambda: self._items, timeout):
+                raise queue.Empty
             return self._items.popleft()
 
     def get_nowait(self) -> Any:
