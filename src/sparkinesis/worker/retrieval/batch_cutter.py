@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sparkinesis.stream.kpl.objects import estimate_unpacked
 from sparkinesis.stream.page import Record, split_page
-from sparkinesis.worker.retrieval.memory import Account, Hold, MemoryBudget
+from sparkinesis.worker.retrieval.memory import Hold, MemoryBudget
 from sparkinesis.worker.retrieval.memory_estimates import (
     FIRST_EXPANSION,
     WITHOUT_UNPACKING,
@@ -32,7 +32,7 @@ class BatchCutter:
     def __init__(self, budget: MemoryBudget, *, deaggregate: bool = True) -> None:
         self.rest_of_page: FetchedPage | None = None
         """The part of a page that did not fit into the memory of one batch."""
-        self._account = Account(budget)
+        self._account = budget.account()
         self._small = budget.limit // 64
         """Bytes. A smaller batch is reserved by its largest possible size: an estimate would have
         to look at each record."""

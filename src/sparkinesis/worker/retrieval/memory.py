@@ -146,6 +146,10 @@ class MemoryBudget:
         """The most bytes that all accounts held at one time."""
         self._waiting: list[Hold] = []
 
+    def account(self) -> Account:
+        """Return a new account, which holds nothing. The simulation watches those that it makes."""
+        return Account(self)
+
     # --- within the lock
 
     def _count_accounts(self, accounts: int) -> None:

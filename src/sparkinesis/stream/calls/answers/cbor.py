@@ -104,9 +104,12 @@ def read_page(body: bytes | bytearray) -> Page:
 
 
 def read_object(body: bytes | bytearray) -> dict[str, Any]:
-    """Return the members of an answer. Raises `UnreadError`."""
+    """Return the members of an answer that are texts or numbers. Raises `UnreadError`."""
     members, _ = _read(body)
-    return members
+    try:
+        return msgspec.convert(members, dict[str, str | int | float | bool | None])
+    except msgspec.ValidationError as error:
+        raise UnreadError(str(error)) from None
 
 
 def _read(body: bytes | bytearray) -> tuple[dict[str, Any], int]:

@@ -8,7 +8,6 @@ from sparkinesis.stream.address import StreamMark
 from sparkinesis.stream.position import Position
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, OpenRetrieval
-from sparkinesis.worker.retrieval.memory import Account
 from sparkinesis.worker.retrieval.step_pool import Work
 from sparkinesis.worker.retrieval.waiting_pages import FetchedPage
 
@@ -33,7 +32,7 @@ class ShardFetching:
         ``mark``: the application's only stream, as the lease names it.
         """
         self.shard_id = shard_id
-        self.memory = Account(settings.memory)
+        self.memory = settings.memory.account()
         """Counts the pages that are fetched ahead."""
         self.paused_since: float | None = None
         """The time of `pause`, by the worker's clock; None after `resume`. For any thread."""
