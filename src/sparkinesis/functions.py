@@ -140,6 +140,14 @@ def dynamodb_record(data: Column | str, item: StructType | str) -> Column:
             f"{item} names no attributes. Name them, as in 'plane STRING, delay INT'."
         )
     change = sf.from_json(_bytes_of(data).cast("string"), _change(wanted))
+    # Spark parses the JSON anew for each field that is taken of it, but a lambda's variable once.
+    plain = sf.transform(sf.array(change), lambda one: _plain_change(one, wanted))
+    return sf.get(plain, sf.lit(0)).alias("dynamodb_record")
+
+
+def _plain_change(change: Column, wanted: StructType) -> Column:
+    from pyspark.sql import functions as sf  # noqa: PLC0415 - see above
+
     images = change["dynamodb"]
     number = images["ApproximateCreationDateTime"]
     is_micro = images["ApproximateCreationDateTimePrecision"] == "MICROSECOND"
@@ -150,7 +158,7 @@ def dynamodb_record(data: Column | str, item: StructType | str) -> Column:
         time.alias("ApproximateCreationDateTime"),
         *(_members(images[name], wanted).alias(name) for name in ("Keys", "NewImage", "OldImage")),
     )
-    return sf.when(images["Keys"].isNotNull(), parts).alias("dynamodb_record")
+    return sf.when(images["Keys"].isNotNull(), parts)
 
 
 _OF_CHANGE = ("eventID", "eventName", "tableName", "userIdentity")
