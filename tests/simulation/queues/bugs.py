@@ -106,7 +106,7 @@ handlers are not told of a lost hold | extended_or_let_go
     queue.holds:HoldKeeper._lose
     - held.let_go()
     + pass
-an acknowledged record is counted as lost | extended_or_let_go
+an acknowledged record is counted as lost | extended_or_let_go | rare
     queue.holds:HoldKeeper._apply
     - if held.asked and means is Meaning.LOST:
     + if False:
