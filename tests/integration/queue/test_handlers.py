@@ -395,10 +395,13 @@ def test_stop_ends_the_application_and_releases_the_record(
 
 
 def test_what_fails_behind_the_last_receive_is_released_as_well(scene: QueueScene) -> None:
-    gate = threading.Event()
+    second_began, gate = threading.Event(), threading.Event()
 
     def handle(record: QueueRecord) -> None:
-        assert record.data == b"first" or gate.wait(60)
+        if record.data == b"second":
+            second_began.set()
+            assert gate.wait(60)
+        assert second_began.wait(60)
         raise ValueError(record.data.decode())
 
     scene.put(b"first", b"second")
