@@ -29,6 +29,15 @@ def wait_until_settled(scene: QueueScene) -> None:
     eventually(lambda: worker.in_hand == 0)
 
 
+def many_records(scene: QueueScene, handled: Handled) -> set[int]:
+    """Put 400 records; return how many receives run, as the handler sees it for each of them."""
+    receives: set[int] = set()
+    handled.does = lambda _: receives.add(len(scene.workers[0]._receiving._threads))
+    scene.server.kinesis.limits = None
+    scene.put(*[b"%d" % number for number in range(400)])
+    return receives
+
+
 def test_what_is_handled_is_acknowledged(scene: QueueScene, handled: Handled) -> None:
     scene.put(b"one", b"two")
     worker = scene.start(handled, concurrency=2)
@@ -43,10 +52,7 @@ def test_what_is_handled_is_acknowledged(scene: QueueScene, handled: Handled) ->
 def test_full_answers_have_further_receives_run_and_an_idle_queue_has_one(
     scene: QueueScene, handled: Handled
 ) -> None:
-    receives: set[int] = set()
-    handled.does = lambda _: receives.add(len(scene.workers[0]._receiving._threads))
-    scene.server.kinesis.limits = None
-    scene.put(*[b"%d" % number for number in range(400)])
+    receives = many_records(scene, handled)
     scene.start(handled, concurrency=100)
     handled.wait(400)
     assert max(receives) > 1
@@ -63,10 +69,7 @@ def test_after_a_receive_that_fails_there_is_a_single_one(
     scene: QueueScene, handled: Handled
 ) -> None:
     """Eight that back off each on its own would call eight times as often."""
-    receives: set[int] = set()
-    handled.does = lambda _: receives.add(len(scene.workers[0]._receiving._threads))
-    scene.server.kinesis.limits = None
-    scene.put(*[b"%d" % number for number in range(400)])
+    receives = many_records(scene, handled)
     throttled = Fault.error("ThrottlingException")
     scene.fail("ReceiveQueueRecords", lambda call: throttled if call.ordinal > 20 else None)
     worker = scene.start(handled, concurrency=100)
