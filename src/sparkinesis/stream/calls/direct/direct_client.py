@@ -254,7 +254,8 @@ class DirectClient:
             answer = exchange(learned.head + head.encode() + body, bound)
             if answer.status < 300:
                 return self._decoded(operation, answer, in_cbor)
-            error = self._by_botocore().error(operation, error_in_json(answer))
+            refusal = error_in_json(answer) if in_cbor else answer
+            error = self._by_botocore().error(operation, refusal)
             if is_last or not self._signers.corrects_clock(error, skew):
                 raise error
         raise AssertionError("unreachable")
