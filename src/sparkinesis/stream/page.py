@@ -15,6 +15,9 @@ from sparkinesis.public import public
 from sparkinesis.stream.position import END_OF_TIME_MS
 from sparkinesis.stream.shard import Shard
 
+MAX_RECORDS_PER_CALL = 10_000
+"""The most records that one GetRecords call returns; it also returns 10 MB at most."""
+
 _EpochSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=END_OF_TIME_MS // 1000)]
 _Millis: TypeAlias = Annotated[int, msgspec.Meta(lt=END_OF_TIME_MS)]
 _HashKey: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,39}\Z")]

@@ -15,7 +15,8 @@ from sparkinesis.lease.shards.shard_syncer import ShardSyncSettings
 from sparkinesis.metrics.health.http_address import parse_address
 from sparkinesis.metrics.metrics import MetricsExporter
 from sparkinesis.public import public
-from sparkinesis.stream.reading.budget import FASTEST, MAX_RECORDS_PER_CALL, SLOWEST, Pace
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL
+from sparkinesis.stream.reading.budget import FASTEST, SLOWEST, Pace
 from sparkinesis.worker.aws_options import (
     DEFAULT_FAN_OUT,
     FanOutOptions,

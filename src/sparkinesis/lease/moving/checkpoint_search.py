@@ -17,9 +17,8 @@ from sparkinesis.errors import ShardNotFoundError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.kpl.objects import last_sub_sequence_number
-from sparkinesis.stream.page import Record
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL, Record
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
-from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 
 _SAMPLE = 1_000
 """Records to ask for in a probe; they often reach from before the instant to after it."""

@@ -42,8 +42,8 @@ from sparkinesis.source.options.values import (
     text,
 )
 from sparkinesis.stream.address import DEFAULT_SESSION_NAME, CredentialSource, StreamAddress, shown
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.position import LATEST, TRIM_HORIZON
-from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 
 
 class Use(Enum):

@@ -17,9 +17,9 @@ from sparkinesis.stream.calls.retry import error_code
 from sparkinesis.stream.calls.subscription import OPERATION, Subscription
 from sparkinesis.stream.fan_out.cursor import to_fetched
 from sparkinesis.stream.fan_out.interruption import BETWEEN_SUBSCRIPTIONS
-from sparkinesis.stream.page import Fetched, Page, ends_shard
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL, Fetched, Page, ends_shard
 from sparkinesis.stream.position import AfterRecord, Position, Sentinel
-from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, BudgetState
+from sparkinesis.stream.reading.budget import BudgetState
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter
 from sparkinesis.stream.reading.range import cut_at_end
 from sparkinesis.stream.reading.shard_cursor import ShardCursor

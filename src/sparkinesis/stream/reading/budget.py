@@ -16,9 +16,6 @@ from typing import Protocol
 
 import msgspec
 
-MAX_RECORDS_PER_CALL = 10_000
-"""The most records that one GetRecords call returns; it also returns 10 MB at most."""
-
 LARGEST_PAGE = 10_000_000
 """The approximate most bytes that one GetRecords call returns."""
 

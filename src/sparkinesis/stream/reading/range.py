@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, Protocol
 
 from sparkinesis.errors import PositionNotFoundError, ShardNotFoundError
-from sparkinesis.stream.page import Fetched, Record, is_empty_at_tip
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL, Fetched, Record, is_empty_at_tip
 from sparkinesis.stream.position import (
     TRIM_HORIZON,
     AfterRecord,
@@ -22,7 +22,6 @@ from sparkinesis.stream.position import (
     ShardRange,
     sequence_order,
 )
-from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.reading.retention import ReadProgress, RetentionCheck
 from sparkinesis.stream.reading.shard_end import MissingEndWatch
 

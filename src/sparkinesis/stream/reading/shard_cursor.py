@@ -7,9 +7,9 @@ import logging
 from sparkinesis.errors import ExpiredIteratorError, ServiceError
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Attempts, Retries, RetryLaterError
-from sparkinesis.stream.page import Fetched, split_page
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL, Fetched, split_page
 from sparkinesis.stream.position import AfterRecord, Position
-from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
+from sparkinesis.stream.reading.budget import ShardBudget
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter
 from sparkinesis.stream.reading.shard_end import EndCheck
 

@@ -11,9 +11,9 @@ from sparkinesis.errors import AccessDeniedError, ServiceError
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Retries
-from sparkinesis.stream.page import Fetched, Page, is_empty_at_tip
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL, Fetched, Page, is_empty_at_tip
 from sparkinesis.stream.position import AfterRecord, Position, sequence_order
-from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
+from sparkinesis.stream.reading.budget import ShardBudget
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter
 
 _log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from sparkinesis.stream.kpl.magic import aggregates_of, is_aggregated
 from sparkinesis.stream.kpl.objects import UnpackedSize
-from sparkinesis.stream.page import Fetched, Record
-from sparkinesis.stream.reading.budget import LARGEST_PAGE, MAX_RECORDS_PER_CALL
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL, Fetched, Record
+from sparkinesis.stream.reading.budget import LARGEST_PAGE
 
 RECORD_OVERHEAD = 280
 """Bytes of a decoded record besides its size: five objects, one of them the sequence number."""

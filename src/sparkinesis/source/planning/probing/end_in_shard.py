@@ -17,8 +17,7 @@ from sparkinesis.source.planning.probing.shard_calls import (
     is_last,
 )
 from sparkinesis.source.planning.probing.survey import Survey
-from sparkinesis.stream.page import Record
-from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL, Record
 from sparkinesis.stream.reading.shard_cursor import ShardCursor
 
 # In which order the end is searched, and why each way is needed

@@ -24,7 +24,7 @@ from sparkinesis.source.planning.probing.survey import (
     sample_place,
 )
 from sparkinesis.stream.calls.client import StreamClient
-from sparkinesis.stream.page import Fetched, Record, shard_of
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL, Fetched, Record, shard_of
 from sparkinesis.stream.position import (
     TRIM_HORIZON,
     AfterRecord,
@@ -32,7 +32,7 @@ from sparkinesis.stream.position import (
     Position,
     sequence_order,
 )
-from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
+from sparkinesis.stream.reading.budget import ShardBudget
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS, RetentionCheck
 from sparkinesis.stream.reading.shard_cursor import ShardCursor
 from sparkinesis.stream.shard import Shard

@@ -21,8 +21,9 @@ from sparkinesis.source.planning.probing.records_in_hand import UNLIMITED, Scale
 from sparkinesis.source.planning.probing.shard_calls import Samples, ShardFront
 from sparkinesis.source.planning.probing.survey import SAMPLE_LIMITS, Survey, Window, add_window
 from sparkinesis.stream.calls.client import StreamClient
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL
 from sparkinesis.stream.position import Position
-from sparkinesis.stream.reading.budget import MAX_RECORDS_PER_CALL, ShardBudget
+from sparkinesis.stream.reading.budget import ShardBudget
 from sparkinesis.stream.reading.retention import RetentionCheck
 
 FIRST_LIMIT = 1_000

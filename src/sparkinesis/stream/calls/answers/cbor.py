@@ -27,7 +27,7 @@ import cbor2
 import msgspec
 
 from sparkinesis.stream.calls.answers.guards import UnreadError
-from sparkinesis.stream.page import Page
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL, Page
 from sparkinesis.stream.position import END_OF_TIME_MS
 
 _EPOCH = 1
@@ -36,8 +36,6 @@ _LEAST_MS, _MOST_MS = 100_000_000_000, END_OF_TIME_MS // 1000 * 1000
 """From 1973 on. In seconds, the least is the year 5138."""
 _DEEPEST = 8
 """Items in one another. A page has six."""
-_MOST_RECORDS = 10_000
-"""The most records of an answer (API reference of GetRecords)."""
 _MOST_BYTES = 4_500_000
 """The most bytes of such an answer without its data, with keys of 256 characters."""
 _DATA = b"\x64Data"
@@ -91,7 +89,7 @@ def read_page(body: bytes | bytearray) -> Page:
     """Return a page, with its records as they come. Raises `UnreadError`."""
     members, times = _read(body)
     records = members.get("Records")
-    if isinstance(records, list) and len(records) > _MOST_RECORDS:
+    if isinstance(records, list) and len(records) > MAX_RECORDS_PER_CALL:
         raise UnreadError("it has too many records")
     try:
         # bytes as a type of its own: no text is taken for data in base64.

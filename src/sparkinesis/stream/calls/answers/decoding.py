@@ -21,7 +21,14 @@ from pybase64 import b64decode
 
 from sparkinesis.errors import CorruptEventStreamError, ServiceError
 from sparkinesis.stream.calls.answers.guards import UnreadError
-from sparkinesis.stream.page import MendedEvent, MendedPage, Page, Record, SubscribeToShardEvent
+from sparkinesis.stream.page import (
+    MAX_RECORDS_PER_CALL,
+    MendedEvent,
+    MendedPage,
+    Page,
+    Record,
+    SubscribeToShardEvent,
+)
 from sparkinesis.stream.position import sequence_order
 
 _log = logging.getLogger(__name__)
@@ -122,14 +129,12 @@ _LARGE = 2000
 """Bytes of a record's JSON from which its data is taken out: less takes longer so."""
 _START = 8 * _LARGE
 """Bytes at the start of an answer that show how large its records are."""
-_MOST_RECORDS = 10_000
-"""The most records of an answer (API reference of GetRecords)."""
 
 
 @functools.cache
 def _marks() -> list[bytes]:
     """Return the texts that stand in place of each record's data, in order."""
-    return [number.to_bytes(3, "big") for number in range(_MOST_RECORDS)]
+    return [number.to_bytes(3, "big") for number in range(MAX_RECORDS_PER_CALL)]
 
 
 @functools.cache
