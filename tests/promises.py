@@ -179,7 +179,7 @@ fleet-streams:
     unit/worker/supervision/test_unread.py
     unit/fleet/test_executor_worker.py::test_streams_are_reported_when_they_change
 fleet-slots: unit/worker/supervision/test_roster.py
-fleet-strangers: unit/fleet/channel/test_entrance.py
+fleet-strangers: unit/fleet/test_control_server.py
 fleet-failures:
     unit/worker/supervision/test_gathered_reports.py
     unit/fleet/test_fleet.py
@@ -198,10 +198,10 @@ tables:
     spark/test_wrong_statements.py
 fleet-end:
     unit/fleet/test_executor_worker.py
-    unit/fleet/channel/test_driver_link.py
+    unit/fleet/test_driver_link.py
 fleet-secret:
-    unit/fleet/channel/test_channel.py
-    unit/fleet/channel/test_channel_tls.py
+    unit/fleet/test_channel.py
+    unit/fleet/test_channel_tls.py
     unit/fleet/test_executor_worker.py
 
 # Options of queries

@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from sparkinesis.fleet.fleet_options import FleetOptions
     from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
     from sparkinesis.lease.lease import PendingCheckpoint
-    from sparkinesis.source.watching.query_progress import lag
-    from sparkinesis.source.watching.watch import QueryWatch, watch
+    from sparkinesis.source.watch import QueryWatch, watch
+    from sparkinesis.source.watched_query import lag
     from sparkinesis.stream.address import CredentialSource
     from sparkinesis.stream.kpl.pack import AggregatedBlob, aggregate
     from sparkinesis.stream.kpl.unpack import UserRecordColumns, deaggregate
@@ -144,7 +144,7 @@ _HOMES = {
     "PendingCheckpoint": "lease.lease",
     "PreparedCheckpoint": "worker.checkpointer",
     "ProcessorShard": "worker.processors.processor",
-    "QueryWatch": "source.watching.watch",
+    "QueryWatch": "source.watch",
     "Record": "stream.page",
     "RecordBatch": "worker.batches.batch",
     "RecordProcessor": "worker.processors.processor",
@@ -159,9 +159,9 @@ _HOMES = {
     "aggregate": "stream.kpl.pack",
     "deaggregate": "stream.kpl.unpack",
     "hash_key": "stream.shard",
-    "lag": "source.watching.query_progress",
+    "lag": "source.watched_query",
     "processor": "worker.processors.function_processors",
-    "watch": "source.watching.watch",
+    "watch": "source.watch",
 }
 """Inner modules of the names. Imported lazily: a Spark query needs none of them, and
 importing them would slow down each of Spark's Python processes."""

@@ -25,7 +25,10 @@ integration/worker/test_opentelemetry.py
 integration/worker/test_w1_order.py
 integration/worker/test_w2_checkpoints.py
 spark/test_fleet_local.py
-unit/fleet/channel
+unit/fleet/test_channel.py
+unit/fleet/test_channel_tls.py
+unit/fleet/test_control_server.py
+unit/fleet/test_driver_link.py
 unit/worker/batches
 unit/worker/sink
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparkinesis.fleet.channel.channel import MAX_MESSAGE, Channel, connect_to_driver
-from sparkinesis.fleet.channel.control_server import ControlServer
+from sparkinesis.fleet.channel import MAX_MESSAGE, Channel, connect_to_driver
+from sparkinesis.fleet.control_server import ControlServer
 from sparkinesis.worker.supervision.control_messages import (
     Disconnected,
     Hello,

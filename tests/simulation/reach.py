@@ -50,13 +50,13 @@ _EXPORTERS = "Simulated workers have no exporters, but metrics in memory."
 
 _COMMANDS = "The commands tail and put are no part of a simulated world."
 EXCEPTIONS: dict[tuple[str, str], str] = {
-    ("fleet/channel/entrance.py", "selectors"): _FLEET,
+    ("fleet/control_server.py", "selectors"): _FLEET,
     ("stream/fan_out/socket_watch.py", "selectors"): (
         "Simulated worlds have connections without sockets, and a watch of their own."
     ),
     ("worker/supervision/hosted_worker.py", "queue"): _FLEET,
     ("worker/supervision/supervisor.py", "queue"): _FLEET,
-    ("fleet/channel/entrance.py", "threading.Lock at import"): _FLEET,
+    ("fleet/control_server.py", "threading.Lock at import"): _FLEET,
     **dict.fromkeys(
         (
             (

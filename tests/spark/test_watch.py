@@ -30,7 +30,7 @@ from sparkinesis.metrics.catalogue import (
 )
 from sparkinesis.metrics.metric import Measured, Metric
 from sparkinesis.metrics.tally import Distribution, Tally
-from sparkinesis.source.watching.query_progress import kinesis_sources, lags_of
+from sparkinesis.source.watched_query import kinesis_sources, lags_of
 from sparkinesis.status import StreamLag
 from tests.pace import eventually
 from tests.spark.reading import read_stream, rows_dropped

@@ -136,13 +136,11 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
     "worker/supervision": {"processes": set()},
     "worker/lifecycle": {"streams": set(), "shard": set()},
     "monitor": {"doctor": set()},
-    "fleet": {"channel": set()},
     "metrics": {"cloudwatch": set(), "health": set(), "otel": set()},
     "source": {
         "options": set(),
         "planning": {"options"},
         "reading": {"options"},
-        "watching": set(),
     },
     "source/planning": {"probing": set()},
     "cli": {"running": set(), "moving": set(), "streams": set(), "queues": {"streams"}},

@@ -19,12 +19,12 @@ import msgspec
 import pyarrow as pa
 
 from sparkinesis.errors import FleetError
-from sparkinesis.fleet.channel.channel import (
+from sparkinesis.fleet.channel import (
     Channel,
     ChannelClosedError,
     connect_to_driver,
 )
-from sparkinesis.fleet.channel.channel_tls import NotAuthenticatedError, WorkerCredentials
+from sparkinesis.fleet.channel_tls import NotAuthenticatedError, WorkerCredentials
 from sparkinesis.lease.rules.other_workers import default_worker_id
 from sparkinesis.worker.lifecycle.signals import handling
 from sparkinesis.worker.reporting.log_context import log_to_stderr

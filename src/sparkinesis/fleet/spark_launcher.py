@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from sparkinesis.errors import OptionError
-from sparkinesis.fleet.channel.channel_tls import DriverIdentity
-from sparkinesis.fleet.channel.control_server import ControlServer
+from sparkinesis.fleet.channel_tls import DriverIdentity
+from sparkinesis.fleet.control_server import ControlServer
 from sparkinesis.fleet.executor_worker import RESULT, SparkTask, WorkerSpec, task_function
 from sparkinesis.fleet.fleet_options import FleetOptions
 from sparkinesis.fleet.terminal_view import reads

@@ -7,7 +7,7 @@
 """
 
 # In this folder, in the order in which a record passes: `address` and `finding` say which queue it
-# is, or make it; `client` makes the calls on it, and `explain` their errors. `receiving` polls, for
+# is, or make it; `client` makes the calls on it, and says what errors mean. `receiving` polls, for
 # as many records as there is room for. `handling` calls the handler with a `record`, and decides
 # what follows from an error. `holds` extends, acknowledges and returns, in calls of `lanes`. The
 # rules of all of these are in `hold_rules`, and what they share in `settings`. `worker` puts them

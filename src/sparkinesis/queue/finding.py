@@ -39,9 +39,9 @@ from sparkinesis.queue.client import (
     QueueDescription,
     QueueSummary,
     decode_description,
+    explain_queue,
     queue_attributes,
 )
-from sparkinesis.queue.explain import explain_queue
 from sparkinesis.stream.address import (
     FOUND_BY_BOTO,
     CredentialSource,

@@ -3,8 +3,8 @@
 `datasource` is what Spark calls, `offsets` is what Spark's checkpoint holds, `row_columns` the
 schema. `options` are checked first; then `planning` finds the end of a batch on the driver,
 `reading` reads it in tasks. `batch_reader` with `batch_planner`, and `writing`, are the other two
-ways; `stream_report` is a plan's report, of which `watching` makes metrics. `spark_python` is about
-Spark's Python processes.
+ways; `stream_report` is a plan's report in a query's progress, which `watch` hears from Spark, and
+of which `watched_query` makes metrics and lags. `spark_python` is about Spark's Python processes.
 """
 
 from __future__ import annotations

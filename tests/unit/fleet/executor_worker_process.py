@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from sparkinesis.application import SupervisedApplication
-from sparkinesis.fleet.channel.channel_tls import WorkerCredentials
+from sparkinesis.fleet.channel_tls import WorkerCredentials
 from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer

@@ -22,8 +22,8 @@ import pytest
 
 from sparkinesis.application import Application, SupervisedApplication
 from sparkinesis.errors import FleetError
-from sparkinesis.fleet.channel.channel import accept_worker
-from sparkinesis.fleet.channel.control_server import ControlServer
+from sparkinesis.fleet.channel import accept_worker
+from sparkinesis.fleet.control_server import ControlServer
 from sparkinesis.fleet.executor_worker import ExecutorWorker, SparkTask, WorkerSpec, task_function
 from sparkinesis.local import LocalServer
 from sparkinesis.metrics.catalogue import RECORDS_PROCESSED

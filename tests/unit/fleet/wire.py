@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from sparkinesis.fleet.channel.channel import (
+from sparkinesis.fleet.channel import (
     HANDSHAKE_TIMEOUT,
     Channel,
     Connection,
@@ -19,8 +19,8 @@ from sparkinesis.fleet.channel.channel import (
     authenticated,
     connect_to_driver,
 )
-from sparkinesis.fleet.channel.channel_tls import DriverIdentity, WorkerCredentials
-from sparkinesis.fleet.channel.control_server import ControlServer
+from sparkinesis.fleet.channel_tls import DriverIdentity, WorkerCredentials
+from sparkinesis.fleet.control_server import ControlServer
 from sparkinesis.worker.supervision.control_messages import Hello, encode
 
 _T = TypeVar("_T")

@@ -29,8 +29,7 @@ from sparkinesis.monitor.doctor.service import (
     reach,
     with_refusals,
 )
-from sparkinesis.queue.client import MOST_ENTRIES, QueueClient, QueueDescription
-from sparkinesis.queue.explain import explain_queue
+from sparkinesis.queue.client import MOST_ENTRIES, QueueClient, QueueDescription, explain_queue
 from sparkinesis.queue.finding import Queues
 from sparkinesis.queue.options import DEFAULT_QUEUE_OPTIONS
 from sparkinesis.stream.address import (

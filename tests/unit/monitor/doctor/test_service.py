@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sparkinesis.fleet.channel.channel_tls import DriverIdentity
+from sparkinesis.fleet.channel_tls import DriverIdentity
 from sparkinesis.monitor.doctor.judge import State
 from sparkinesis.monitor.doctor.service import reach
 

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from sparkinesis.fleet.channel.channel import (
+from sparkinesis.fleet.channel import (
     ChannelClosedError,
     accept_worker,
     connect_to_driver,
 )
-from sparkinesis.fleet.channel.channel_tls import (
+from sparkinesis.fleet.channel_tls import (
     DriverIdentity,
     NotAuthenticatedError,
     worker_context,
@@ -223,7 +223,7 @@ def test_a_worker_and_the_core_do_without_that_package() -> None:
         sys.modules["cryptography"] = None
         import sparkinesis.cli.app, sparkinesis.application
         import sparkinesis.fleet.executor_worker
-        from sparkinesis.fleet.channel.channel_tls import worker_context
+        from sparkinesis.fleet.channel_tls import worker_context
         worker_context(bytes.fromhex(sys.argv[1]))
         """
     given = [sys.executable, "-c", program, CREDENTIALS.certificate.hex()]

@@ -20,14 +20,14 @@ from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import MetricsExporter, metrics_of
 from sparkinesis.metrics.tally import Series, Tally
 from sparkinesis.public import public
-from sparkinesis.source.watching.query_progress import (
+from sparkinesis.source.watched_query import (
     SourceReading,
+    WatchedQuery,
     error_class,
     kinesis_sources,
     late_rows,
     our_error,
 )
-from sparkinesis.source.watching.watched_query import WatchedQuery
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

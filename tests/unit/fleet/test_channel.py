@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkinesis.fleet.channel import channel as channel_module
-from sparkinesis.fleet.channel.channel import (
+from sparkinesis.fleet import channel as channel_module
+from sparkinesis.fleet.channel import (
     MAX_MESSAGE,
     Channel,
     ChannelClosedError,
@@ -19,7 +19,7 @@ from sparkinesis.fleet.channel.channel import (
     authenticated,
     connect_to_driver,
 )
-from sparkinesis.fleet.channel.channel_tls import (
+from sparkinesis.fleet.channel_tls import (
     SECRET_BYTES,
     NotAuthenticatedError,
     WorkerCredentials,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkinesis.fleet.channel.channel import Channel
-from sparkinesis.fleet.channel.entrance import (
+from sparkinesis.fleet.channel import Channel
+from sparkinesis.fleet.control_server import (
     MAX_PENDING,
     MAX_PER_ADDRESS,
     SILENCE_TIMEOUT,

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import FleetError
-from sparkinesis.fleet.channel.channel import ChannelClosedError
-from sparkinesis.fleet.channel.channel_tls import WorkerCredentials
+from sparkinesis.fleet.channel import ChannelClosedError
+from sparkinesis.fleet.channel_tls import WorkerCredentials
 from sparkinesis.fleet.executor_worker import DriverLink
 from sparkinesis.worker.supervision.control_messages import (
     Disconnected,

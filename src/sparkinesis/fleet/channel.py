@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn, TypeAlias
 
 from sparkinesis.errors import SparkinesisError
-from sparkinesis.fleet.channel.channel_tls import (
+from sparkinesis.fleet.channel_tls import (
     DriverIdentity,
     NotAuthenticatedError,
     TlsConnection,

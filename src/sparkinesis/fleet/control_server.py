@@ -1,4 +1,4 @@
-"""The entrance to a fleet's driver: accepts connections, and lets no stranger keep a worker out.
+"""The driver's end of the control channel: lets workers in, and holds one connection per worker.
 
 Each connection that has not authenticated costs a socket, and a thread once it has sent data. Their
 number is limited; beyond the limit, a new connection evicts the one that has been silent for
@@ -31,7 +31,24 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
+import msgspec
+
 from sparkinesis.errors import FleetError
+from sparkinesis.fleet.channel import (
+    HANDSHAKE_TIMEOUT,
+    Channel,
+    ChannelClosedError,
+    accept_worker,
+)
+from sparkinesis.fleet.channel_tls import DriverIdentity, NotAuthenticatedError
+from sparkinesis.worker.supervision.control_messages import (
+    Disconnected,
+    Hello,
+    ToSupervisor,
+    ToWorker,
+    decode_for_supervisor,
+    encode,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -126,10 +143,10 @@ class PendingConnections(Generic[_C]):
         return max(0.0, min(begun) + SILENCE_TIMEOUT - now) if begun else None
 
 
-Stranger: TypeAlias = PendingConnection[socket.socket]
+_Stranger: TypeAlias = PendingConnection[socket.socket]
 
 
-class Entrance:
+class _Entrance:
     """Listens at an address, in a thread of its own, from `open` to `close`."""
 
     _thread: threading.Thread
@@ -157,7 +174,7 @@ class Entrance:
         self.port: int = self._listener.getsockname()[1]
         self._wake, self._woken = socket.socketpair()
 
-    def open(self, serve: Callable[[Stranger], None]) -> None:
+    def open(self, serve: Callable[[_Stranger], None]) -> None:
         """Begin to accept connections.
 
         serve: called in a new thread with each connection that has sent data. It has to remove the
@@ -218,7 +235,7 @@ class Entrance:
             self._evict(gone, selector)
         selector.register(connection, selectors.EVENT_READ, pending)
 
-    def _start_serving(self, pending: Stranger) -> None:
+    def _start_serving(self, pending: _Stranger) -> None:
         """Start a thread for a connection with data; close one that has ended."""
         pending.has_spoken = True
         if _has_bytes(pending.connection):
@@ -231,7 +248,7 @@ class Entrance:
         self.pending.remove(pending)
         pending.connection.close()
 
-    def _evict(self, pending: Stranger, selector: selectors.BaseSelector) -> None:
+    def _evict(self, pending: _Stranger, selector: selectors.BaseSelector) -> None:
         if not pending.has_spoken:
             selector.unregister(pending.connection)
         _shut_down(pending)
@@ -256,9 +273,106 @@ def _has_bytes(connection: socket.socket) -> bool:
         return False
 
 
-def _shut_down(pending: Stranger) -> None:
+def _shut_down(pending: _Stranger) -> None:
     """Shut a connection down; its thread, if there is one, closes it."""
     with contextlib.suppress(OSError):
         pending.connection.shutdown(socket.SHUT_RDWR)
     if not pending.has_spoken:
         pending.connection.close()
+
+
+OnMessage: TypeAlias = Callable[[str, "ToSupervisor | Disconnected"], None]
+"""A callback with the worker's id and its message, in the order of sending. It is called from
+several threads with a lock held: it must not block, nor call the server."""
+
+
+class ControlServer:
+    """The connections of all workers, from `__init__` to `close`. Each has a thread."""
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        identity: DriverIdentity,
+        on_message: OnMessage,
+        *,
+        handshake_timeout: float = HANDSHAKE_TIMEOUT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Raises `FleetError` if the address cannot be listened on."""
+        self._identity = identity
+        self._handshake_timeout = handshake_timeout
+        self._on_message = on_message
+        self._lock = threading.Lock()
+        self._channels: dict[str, Channel] = {}
+        self._is_closed = False
+        self._entrance = _Entrance(address, port, clock)
+        self.port: int = self._entrance.port
+        self._entrance.open(self._serve)
+
+    def send(self, message: ToWorker, worker_id: str | None = None) -> None:
+        """Send a message to a worker if it is connected; None: to all that are."""
+        data = encode(message)
+        for channel in self._open(worker_id):
+            with contextlib.suppress(ChannelClosedError):  # the receiving thread reports the end
+                channel.send(data)
+
+    def drop(self, worker_id: str) -> None:
+        """Close a worker's connection."""
+        for channel in self._open(worker_id):
+            channel.close()
+
+    def _open(self, worker_id: str | None = None) -> list[Channel]:
+        """Return the connection of a worker, if there is one; None: those of all workers."""
+        with self._lock:
+            return [one for key, one in self._channels.items() if worker_id in {None, key}]
+
+    def close(self) -> None:
+        """Free the port, and close all connections."""
+        with self._lock:
+            self._is_closed = True
+            channels = list(self._channels.values())
+        self._entrance.close()
+        for channel in channels:
+            channel.close()
+
+    # --- a connection's thread
+
+    def _serve(self, pending: _Stranger) -> None:
+        try:
+            try:
+                channel = accept_worker(pending.connection, self._identity, self._handshake_timeout)
+                hello = decode_for_supervisor(channel.receive())
+            finally:
+                self._entrance.pending.remove(pending)
+        except (ChannelClosedError, NotAuthenticatedError, msgspec.DecodeError) as error:
+            _log.warning("Refused a connection from %s: %s", pending.address, error)
+            pending.connection.close()
+            return
+        if not isinstance(hello, Hello):
+            channel.close()
+            return
+        worker_id = hello.worker_id
+        with self._lock:
+            before = self._channels.pop(worker_id, None)
+            if self._is_closed:
+                channel.close()
+                return
+            self._channels[worker_id] = channel
+            self._on_message(worker_id, hello)
+        if before is not None:
+            before.close()
+        try:
+            while True:
+                message = decode_for_supervisor(channel.receive())
+                with self._lock:
+                    if self._channels.get(worker_id) is not channel:
+                        break  # the worker has reconnected; this message is outdated
+                    self._on_message(worker_id, message)
+        except (ChannelClosedError, NotAuthenticatedError, msgspec.DecodeError) as error:
+            _log.debug("The connection of worker %s was closed: %s", worker_id, error)
+        channel.close()
+        with self._lock:
+            if self._channels.get(worker_id) is channel:  # the worker has not reconnected
+                del self._channels[worker_id]
+                self._on_message(worker_id, Disconnected())
