@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from sparkinesis.local import LocalKinesis
+from sparkinesis.local.clock import IdleUntil
 from sparkinesis.local.encoding.codecs import JsonCodec
-from sparkinesis.local.model.alarm import IdleUntil
 from sparkinesis.local.model.registered_consumer import (
     EVENT,
     End,

@@ -9,9 +9,8 @@ from typing import Any, TypeAlias
 
 from sparkinesis.local import LocalKinesis
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.local.model.key_space import HASH_SPACE
 from sparkinesis.local.model.shard_log import Shard
-from sparkinesis.local.model.stream import BY_PARTITION_KEY, Stream
+from sparkinesis.local.model.stream import BY_PARTITION_KEY, HASH_SPACE, Stream
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.simulation.history import Merge, Put, Retention, Split, Storm
 from tests.simulation.journal import Place

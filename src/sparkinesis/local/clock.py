@@ -1,4 +1,6 @@
-"""Clocks for the local Kinesis: functions that return milliseconds since the epoch, as an int.
+"""Clocks for the local Kinesis, and the alarms of responses that wait for an instant or an event.
+
+A clock is a function that returns milliseconds since the epoch, as an int.
 
 Arrival times, retention, iterator expiry and every limit read one clock, so a test that passes a
 `ManualClock` decides when a second has passed.
@@ -6,6 +8,7 @@ Arrival times, retention, iterator expiry and every limit read one clock, so a t
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable
@@ -47,3 +50,46 @@ class ManualClock:
     def on_advance(self, listener: Callable[[int], None]) -> None:
         """Call `listener(now)` after every `advance`, in the thread that called `advance`."""
         self._listeners.append(listener)
+
+
+@dataclasses.dataclass(frozen=True)
+class IdleUntil:
+    """Nothing to send until `wake` is called or the clock reaches `until_ms`."""
+
+    until_ms: int
+
+
+class Alarm:
+    """Wakes the sender of a response: by an event, or once an `IdleUntil` is over.
+
+    wake: called, from any thread. Set by the sender.
+    """
+
+    def __init__(self) -> None:
+        self.wake: Callable[[], object] = _ignore
+        self._at_ms: int | None = None
+
+    def set(self, until_ms: int) -> IdleUntil:
+        """Return an `IdleUntil`, after which `tick` wakes the sender."""
+        self._at_ms = until_ms
+        return IdleUntil(until_ms)
+
+    def tick(self, now: int) -> None:
+        """Wake the sender if the clock has reached the time of its `IdleUntil`."""
+        if self._at_ms is not None and now >= self._at_ms:
+            self.ring()
+
+    def stop(self) -> None:
+        """Do not wake the sender by `tick`."""
+        self._at_ms = None
+
+    def silence(self) -> None:
+        """Wake the sender no more: it has gone."""
+        self.wake = _ignore
+
+    def ring(self) -> None:
+        self.wake()
+
+
+def _ignore() -> None:
+    pass

@@ -16,16 +16,15 @@ from typing import Any
 import msgspec
 
 from sparkinesis.local import service_errors
-from sparkinesis.local.clock import Clock, ManualClock, system_clock
+from sparkinesis.local.clock import Clock, IdleUntil, ManualClock, system_clock
 from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.encoding.codecs import Codec, JsonCodec
 from sparkinesis.local.faults import Call, CallLog, CallRecord, Fault, FaultPlan
-from sparkinesis.local.model.alarm import IdleUntil
 from sparkinesis.local.model.limits import Limits
 from sparkinesis.local.model.queue import Poll, Queue, QueueLook
 from sparkinesis.local.model.registered_consumer import EVENT, PushedEvent, ServedSubscription, Step
 from sparkinesis.local.model.tokens import ListShardsToken, ShardIterator, unseal
-from sparkinesis.local.operations import OPERATIONS, Done, Result, queue_records
+from sparkinesis.local.operations import OPERATIONS, Done, Result, queues
 from sparkinesis.local.operations.context import (
     NO_FAULT,
     Context,
@@ -200,7 +199,7 @@ class LocalKinesis:
             result = execute()
             if isinstance(result, Poll):
                 call.poll = result
-                answer = queue_records.received(context, result, self.clock(), may_wait=may_wait)
+                answer = queues.received(context, result, self.clock(), may_wait=may_wait)
                 if answer is None:
                     return CallResult(waiting=call)
                 result = answer

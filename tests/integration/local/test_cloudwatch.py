@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from botocore.session import Session
 
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.local.wire.moto_gaps import MOST_VALUES
+from sparkinesis.local.wire.dynamodb import MOST_VALUES
 from tests import pace
 from tests.integration.local.conftest import once
 
@@ -266,10 +266,10 @@ def test_only_the_newest_values_are_kept() -> None:
     """In a process of its own, because moto is changed."""
     code = """
 from moto.cloudwatch.models import cloudwatch_backends
-from sparkinesis.local.wire import moto_gaps
+from sparkinesis.local.wire import dynamodb
 
-moto_gaps.MOST_VALUES = 10
-moto_gaps.install_metrics()
+dynamodb.MOST_VALUES = 10
+dynamodb.correct_cloudwatch()
 backend = cloudwatch_backends["123456789012"]["us-east-1"]
 for n in range(25):
     backend.put_metric_data("n", [{"MetricName": "m", "Value": n}])

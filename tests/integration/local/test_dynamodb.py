@@ -23,7 +23,7 @@ from moto.core.common_models import BaseModel
 from moto.dynamodb.models.dynamo_type import DynamoType, Item
 
 from sparkinesis.local import LocalServer, LocalServerError
-from sparkinesis.local.wire.moto_gaps import stop_recording_models
+from sparkinesis.local.wire.dynamodb import stop_recording_models
 from tests.integration.local.conftest import once
 from tests.journal import PATIENCE
 from tests.kcl import create_table
@@ -188,7 +188,7 @@ def test_dynamodb_and_sts_need_nothing_of_the_other_services(
 PARENT = """
 import sys, time
 from sparkinesis.local import LocalServer, LocalServerError
-from sparkinesis.local.wire.moto_gaps import stop_recording_models
+from sparkinesis.local.wire.dynamodb import stop_recording_models
 server = LocalServer(dynamodb=True).start()
 print(server.moto_pid, flush=True)
 time.sleep(60)

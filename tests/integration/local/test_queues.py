@@ -16,8 +16,8 @@ from botocore.exceptions import ClientError, ConnectionClosedError
 from h2.errors import ErrorCodes
 
 from sparkinesis.local import Fault, Limits, LocalServer, ManualClock
+from sparkinesis.local.clock import IdleUntil
 from sparkinesis.local.kinesis import CallResult, PendingCall
-from sparkinesis.local.model.alarm import IdleUntil
 from tests import pace
 from tests.http2 import JSON, Http2Client
 from tests.integration.local.conftest import once

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from sparkinesis.local import LocalKinesis
+from sparkinesis.local.clock import IdleUntil
 from sparkinesis.local.encoding.codecs import JsonCodec
-from sparkinesis.local.model.alarm import IdleUntil
 from sparkinesis.local.model.registered_consumer import (
     End,
     ExceptionEvent,

@@ -10,7 +10,7 @@ import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.local.model.sequence import SequenceNumber
+from sparkinesis.local.model.shard_log import SequenceNumber
 from sparkinesis.monitor.application_snapshot import ApplicationSnapshot
 from sparkinesis.monitor.lags import Lag
 from sparkinesis.monitor.lease_report import top_view

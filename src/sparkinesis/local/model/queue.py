@@ -14,11 +14,10 @@ from collections import deque
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from sparkinesis.local.model.alarm import Alarm, IdleUntil
-from sparkinesis.local.model.lifecycle import Lifecycle
+from sparkinesis.local.clock import Alarm, IdleUntil
 from sparkinesis.local.model.records import DecodedRecord, decoded
 from sparkinesis.local.model.shard_log import Shard
-from sparkinesis.local.model.stream import Stream
+from sparkinesis.local.model.stream import Lifecycle, Stream
 from sparkinesis.local.model.tokens import ReceiptHandle, seal
 
 _ANY_SIZE = 1 << 62

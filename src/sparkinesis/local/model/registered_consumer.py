@@ -11,9 +11,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from sparkinesis.local.clock import Alarm, IdleUntil
 from sparkinesis.local.faults import Fault
 from sparkinesis.local.model import limits
-from sparkinesis.local.model.alarm import Alarm, IdleUntil
 from sparkinesis.local.model.limits import Bucket, Limits
 from sparkinesis.local.model.records import ReadRecords, RecordPage
 from sparkinesis.local.model.shard_log import Shard

@@ -1,18 +1,37 @@
-"""One shard: a range of hash keys, and the log of its records.
+"""One shard: a range of hash keys, the log of its records, and their sequence numbers.
 
 A record is stored as GetRecords returns it, in JSON and in CBOR, encoded once on PutRecord; a page
 is a range of bytes of one of them. Positions are indexes into the log counted from the shard's
 first record ever, so they survive trimming. Record i has counter i + 1 in its sequence number,
 which makes the position of a sequence number arithmetic.
+
+Sequence numbers are 186 bits, written as 56 decimal digits, in the service's layout. From the top
+(version 2, as reverse-engineered by kinesalite and relied upon by the KCL, which reads the shard
+index as `(n >> 4) & 0xFFFFFFFF` and wants a bit length of exactly 186):
+
+    bits     field
+    184-185  2, always
+    148-183  creation time of the shard, in seconds
+    144-147  lowest nibble of the shard index
+     80-143  a counter, growing with every record of the shard
+     72- 79  0
+     36- 71  arrival time of the record, in seconds
+      4- 35  index of the shard (the number in its id)
+      0-  3  2, the version
+
+The creation time leads, so every record of a child shard is greater than every record of its
+parents as long as a child is "born" in a later second than they were. Numbers of one shard grow
+with the counter, whatever the clock does.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
-from sparkinesis.local.model import sequence
 from sparkinesis.local.model.limits import ShardUse
 from sparkinesis.local.model.records import (
     JSON_HEAD,
@@ -22,7 +41,71 @@ from sparkinesis.local.model.records import (
     RecordLog,
     stored_records,
 )
-from sparkinesis.local.model.sequence import SequenceNumber
+
+_COUNTER_SHIFT = 80
+_SECOND_SHIFT = 36
+# The service ends a closed shard with the greatest counter there is.
+_LAST_COUNTER = 0x7FFF_FFFF_FFFF_FFFF
+_DIGITS = re.compile(r"0|[1-9]\d{0,128}")
+
+
+@dataclasses.dataclass(frozen=True)
+class SequenceNumber:
+    """The fields of a sequence number; times are in seconds since the epoch."""
+
+    shard_created: int
+    shard_index: int
+    counter: int
+    second: int
+
+    def __int__(self) -> int:
+        return (
+            _base(self.shard_created, self.shard_index)
+            + (self.counter << _COUNTER_SHIFT)
+            + (self.second << _SECOND_SHIFT)
+        )
+
+    def __str__(self) -> str:
+        return str(int(self))
+
+
+def _base(shard_created: int, shard_index: int) -> int:
+    """Return the bits that all sequence numbers of one shard share."""
+    return (
+        (2 << 184)
+        | ((shard_created & 0xF_FFFF_FFFF) << 148)
+        | ((shard_index & 0xF) << 144)
+        | ((shard_index & 0xFFFF_FFFF) << 4)
+        | 2
+    )
+
+
+def _tail(counter: int, second: int) -> int:
+    """Return the bits to add to `_base` for one record; add `_COUNTER_STEP` for the next record."""
+    return (counter << _COUNTER_SHIFT) + (second << _SECOND_SHIFT)
+
+
+_COUNTER_STEP = 1 << _COUNTER_SHIFT
+
+
+def parse_sequence_number(text: str) -> SequenceNumber | None:
+    """Parse `text` into fields; return None if it does not have this layout."""
+    if not _DIGITS.fullmatch(text):
+        return None
+    number = int(text)
+    if number.bit_length() != 186 or number >> 184 != 2 or number & 0xF != 2:
+        return None
+    counter = (number >> _COUNTER_SHIFT) & 0xFFFF_FFFF_FFFF_FFFF
+    index = (number >> 4) & 0xFFFF_FFFF
+    if counter > _LAST_COUNTER or (number >> 144) & 0xF != index & 0xF:
+        return None
+    return SequenceNumber(
+        shard_created=(number >> 148) & 0xF_FFFF_FFFF,
+        shard_index=index,
+        counter=counter,
+        second=(number >> _SECOND_SHIFT) & 0xF_FFFF_FFFF,
+    )
+
 
 # Trimmed records are deleted once they make up this share of the log (1/n), so that trimming record
 # by record costs no more than O(1) each.
@@ -56,7 +139,7 @@ class Shard:
         self.closed_ms: int | None = None
         self.born_s = born_s
         self.use = ShardUse()
-        self.log = ShardLog(sequence.base(born_s, index))
+        self.log = ShardLog(_base(born_s, index))
         self._watchers: set[Callable[[], None]] = set()
 
     def __repr__(self) -> str:
@@ -74,7 +157,7 @@ class Shard:
     def ending_sequence_number(self) -> str | None:
         if self.closed_ms is None:
             return None
-        last = sequence.LAST_COUNTER
+        last = _LAST_COUNTER
         return str(SequenceNumber(self.born_s, self.index, last, self.closed_ms // 1000))
 
     @property
@@ -177,8 +260,8 @@ class ShardLog:
         self, records: Sequence[NewRecord], arrival_ms: int, second: int, *, encrypted: bool
     ) -> list[str]:
         """Store records and return their sequence numbers; see `Shard.append`."""
-        first = self._base + sequence.tail(self.end_position + 1, second)
-        step = sequence.counter_step
+        first = self._base + _tail(self.end_position + 1, second)
+        step = _COUNTER_STEP
         numbers = [str(first + i * step) for i in range(len(records))]
         json, cbor = stored_records(records, numbers, arrival_ms, encrypted=encrypted)
         self._json.extend(json)

@@ -1,8 +1,8 @@
 """The operations of Kinesis by name; each is a function of a context and a typed request.
 
-`streams`, `shard_operations`, `stream_settings`, `registration` (of consumers), `queues`,
-`resources` (tags and policies) and `account` manage; `put_records` writes, `reading` and
-`queue_records` read. Each has a `context`.
+`streams`, `shard_operations`, `registration` (of consumers), `queues`, `resources` (tags and
+policies) and `account` manage; `put_records` writes, `reading` reads, as `queues` do. Each has a
+`context`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from sparkinesis.local.model.registered_consumer import ServedSubscription
 from sparkinesis.local.operations import (
     account,
     put_records,
-    queue_records,
     queues,
     reading,
     registration,
     resources,
     shard_operations,
-    stream_settings,
     streams,
 )
 from sparkinesis.local.operations.context import Context, Json
@@ -37,13 +35,11 @@ Result = Done | Poll
 _MODULES = (
     account,
     put_records,
-    queue_records,
     queues,
     reading,
     registration,
     resources,
     shard_operations,
-    stream_settings,
     streams,
 )
 

@@ -8,10 +8,9 @@ import re
 from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests, validation
 from sparkinesis.local.model import limits
-from sparkinesis.local.model.key_space import HASH_SPACE
 from sparkinesis.local.model.records import NewRecord
 from sparkinesis.local.model.shard_log import Shard
-from sparkinesis.local.model.stream import Stream
+from sparkinesis.local.model.stream import HASH_SPACE, Stream
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json
 from sparkinesis.local.service_errors import KinesisError
 

@@ -9,10 +9,10 @@ import msgspec
 from sparkinesis.local import service_errors
 from sparkinesis.local.encoding import requests
 from sparkinesis.local.encoding.requests import StartingPosition
-from sparkinesis.local.model import limits, sequence
+from sparkinesis.local.model import limits
 from sparkinesis.local.model.records import ReadRecords, RecordPage
 from sparkinesis.local.model.registered_consumer import ServedSubscription
-from sparkinesis.local.model.shard_log import Shard
+from sparkinesis.local.model.shard_log import SequenceNumber, Shard, parse_sequence_number
 from sparkinesis.local.model.stream import Stream
 from sparkinesis.local.model.tokens import ShardIterator, seal, unseal
 from sparkinesis.local.operations.context import ACCOUNT, Context, Json, millis
@@ -198,10 +198,8 @@ def _requested_position(
     return shard.log.position_at(millis(start.timestamp))
 
 
-def _own_number(
-    context: Context, text: str, stream: Stream, shard: Shard
-) -> sequence.SequenceNumber:
-    number = sequence.parse(text)
+def _own_number(context: Context, text: str, stream: Stream, shard: Shard) -> SequenceNumber:
+    number = parse_sequence_number(text)
     used = (
         f"StartingSequenceNumber {text} used in {context.operation} on shard {shard.id} in stream"
     )

@@ -17,9 +17,9 @@ from typing import Any
 
 from zlib_ng.zlib_ng import crc32
 
+from sparkinesis.local.clock import Alarm, IdleUntil
 from sparkinesis.local.encoding.codecs import Codec
 from sparkinesis.local.kinesis import CallResult, LocalKinesis, PendingCall
-from sparkinesis.local.model.alarm import Alarm, IdleUntil
 from sparkinesis.local.model.registered_consumer import (
     EVENT,
     End,

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from sparkinesis.local import LocalKinesis, ManualClock
+from sparkinesis.local.clock import IdleUntil
 from sparkinesis.local.kinesis import CallResult, PendingCall
-from sparkinesis.local.model.alarm import IdleUntil
 from sparkinesis.local.model.queue import Queue as Model
 from sparkinesis.local.model.queue import QueueLook
 from tests.unit.local.calls import ARN, DAY, ON_DEMAND, Stream

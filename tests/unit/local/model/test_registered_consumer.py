@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from sparkinesis.local import Fault, KinesisError, Limits, LocalKinesis, ManualClock
+from sparkinesis.local.clock import IdleUntil
 from sparkinesis.local.encoding.codecs import JsonCodec
-from sparkinesis.local.model.alarm import IdleUntil
 from sparkinesis.local.model.registered_consumer import PushedEvent
 from tests.unit.local.calls import HOUR, SHARD_0, SHARD_1, Stream, data, numbers
 from tests.unit.local.subscribing import Listener, register

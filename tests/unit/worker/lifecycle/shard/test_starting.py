@@ -14,7 +14,7 @@ from sparkinesis.errors import ProcessorError, ServiceError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.lease_start import WantedRecords
-from sparkinesis.local.model.sequence import base, tail
+from sparkinesis.local.model.shard_log import SequenceNumber
 from sparkinesis.stream.calls.client import StreamSummary
 from sparkinesis.stream.page import Fetched, Page, Record
 from sparkinesis.stream.position import (
@@ -278,13 +278,13 @@ def test_what_is_no_start_is_told(returned: Any, what: str) -> None:
 
 def test_a_number_tells_the_shard_that_it_is_of() -> None:
     for index in (0, 1, 17, 2**31):
-        number = str(base(1_790_000_000, index) + tail(5, 1_790_000_001))
+        number = str(SequenceNumber(1_790_000_000, index, 5, 1_790_000_001))
         assert not encodes_another_shard(number, f"shardId-{index:012d}")
         assert encodes_another_shard(number, f"shardId-{index + 1:012d}")
 
 
 def test_a_number_of_another_layout_and_another_servers_shard_tell_nothing() -> None:
-    number = base(1_790_000_000, 1)
+    number = int(SequenceNumber(1_790_000_000, 1, 0, 0))
     assert not encodes_another_shard("7", "shardId-000000000000")
     assert not encodes_another_shard(str(number + 1), "shardId-000000000000")
     assert not encodes_another_shard(str(number << 1), "shardId-000000000000")
