@@ -143,7 +143,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         "reading": {"options"},
     },
     "source/planning": {"probing": set()},
-    "cli": {"running": set(), "moving": set(), "streams": set(), "queues": {"streams"}},
+    "cli": {"running": set(), "streams": set(), "queues": {"streams"}},
     "compat": {"kclpy": set()},
     "compat/kclpy": {"v2": set(), "v3": {"v2"}},
     "local": {
@@ -168,7 +168,7 @@ IMPORT_PYSPARK = ("source/", "fleet/", "functions.py", "testing/sandbox.py")
 NAME_PYSPARK = ("application.py", "queue/application.py", "__init__.py")
 """Modules that import pyspark's types for type checkers only."""
 
-COMPUTE_NAMES = ("__init__.py", *PAGES, "cli/running/loading.py")
+COMPUTE_NAMES = ("__init__.py", *PAGES, "cli/running/run.py")
 """Modules that import by names which they compute, or which a user gives; no other import is hidden
 from this test."""
 

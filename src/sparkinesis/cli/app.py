@@ -8,23 +8,21 @@ from typing import Annotated
 import typer
 
 from sparkinesis.cli.compile_pyspark import compile_pyspark
+from sparkinesis.cli.convert_leases import convert_leases
 from sparkinesis.cli.doctor import doctor
-from sparkinesis.cli.exporter import exporter
 from sparkinesis.cli.leases import leases
 from sparkinesis.cli.line import SETTINGS, PlainCommand, PlainGroup
-from sparkinesis.cli.moving.convert_leases import convert_leases
-from sparkinesis.cli.moving.reset import reset
-from sparkinesis.cli.moving.restart import restart
 from sparkinesis.cli.queues.commands import queues
+from sparkinesis.cli.reset import reset, restart
 from sparkinesis.cli.running.init import init
 from sparkinesis.cli.running.kclpy import kclpy
 from sparkinesis.cli.running.run import run
+from sparkinesis.cli.serving import exporter, ui
 from sparkinesis.cli.streams.dead_letters import dead_letters
 from sparkinesis.cli.streams.put import put
 from sparkinesis.cli.streams.shards import shards
 from sparkinesis.cli.streams.tail import tail
 from sparkinesis.cli.top import top
-from sparkinesis.cli.ui import ui
 from sparkinesis.local.command import local
 from sparkinesis.public import __version__
 

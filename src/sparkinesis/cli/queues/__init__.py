@@ -1,6 +1,6 @@
 """Commands on queues and their records.
 
-`commands` has those on a queue as a whole, and puts all of them together; `options` is what they
-share. `tail` prints records. `dead_letters` lists dead letters, restores, discards and exports
+`commands` has those on a queue as a whole, prints records, and puts all of them together; `options`
+is what they share. `dead_letters` lists dead letters, restores, discards and exports
 them: those that `choosing` selects. Both receive by `holding`, as there is no call that only looks.
 """

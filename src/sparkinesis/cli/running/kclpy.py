@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from sparkinesis.cli.command_options import errors_in_one_line
-from sparkinesis.cli.running.loading import KCLPY, user_error
+from sparkinesis.cli.running.run import KCLPY, user_error
 from sparkinesis.errors import OptionError, SparkinesisError
 
 _INTERPRETER = re.compile(r"(.*/)?(env|python[0-9.]*)")

@@ -1,4 +1,8 @@
-"""`sparkinesis reset`: moves an application, running or not, to another position."""
+"""The commands that move an application, running or not: `sparkinesis reset` and `restart`.
+
+`reset` moves it to another position, `restart` has workers resume the shards that ``on_error`` has
+stopped. Each asks and reports; `lease/moving` plans and writes.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +97,7 @@ def reset(
         written, left, failure = error.written, error.left, error
     if as_json:
         moves = (*written, *left)
-        print_objects(_object(move, is_written=move not in left) for move in moves)
+        print_objects(_moved_object(move, is_written=move not in left) for move in moves)
     else:
         if yes:
             _show(written, to_stderr=False)
@@ -119,7 +123,7 @@ def _show(moves: Sequence[LeaseReset], *, to_stderr: bool) -> None:
             say(f"Note: {where}{move.note}", to_stderr=to_stderr, style="yellow")
 
 
-def _object(move: LeaseReset, *, is_written: bool) -> dict[str, Any]:
+def _moved_object(move: LeaseReset, *, is_written: bool) -> dict[str, Any]:
     before = move.lease and checkpoint_object(move.lease.checkpoint, move.lease.timestamp_ms)
     row = move.row
     return {
@@ -132,3 +136,72 @@ def _object(move: LeaseReset, *, is_written: bool) -> dict[str, Any]:
         "written": is_written,
         "note": move.note or None,
     }
+
+
+@errors_in_one_line("restart")
+def restart(
+    *,
+    app: AppName,
+    shard: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--shard",
+            metavar="SHARD",
+            help="A shard to restart: its id, or the key of its lease; repeatable. Default: all "
+            "that are stopped.",
+        ),
+    ] = None,
+    stream: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stream",
+            metavar="STREAM",
+            help="Of an application of several streams: restarts only shards of this stream; "
+            "repeatable; a name, an ARN or ACCOUNT:NAME:EPOCH.",
+        ),
+    ] = None,
+    region: Region = None,
+    endpoint: Endpoint = None,
+    dynamodb_endpoint: DynamoDBEndpoint = None,
+    profile: Profile = None,
+    as_json: LeasesAsJson = False,
+) -> None:
+    """Restart the shards that Stop has stopped, from their checkpoints.
+
+    Running workers take them within seconds. A record that fails again stops its shard again.
+    """
+    from sparkinesis.lease.moving.stopped_shards import (  # noqa: PLC0415 - slow to import
+        apply_restarts,
+        to_restart,
+    )
+
+    chosen = ChosenStreams.of(stream, region, endpoint, CredentialSource(profile))
+    table = chosen.table(app, dynamodb_endpoint)
+    leases = table.sound(table.scan(consistent=True))
+    if streams := chosen.of_table(leases, table):
+        leases = [lease for lease in leases if lease.stream in streams]
+    stopped = to_restart(leases, shard or (), str(table))
+    apply_restarts(table, stopped)
+    if as_json:
+        print_objects(
+            {
+                "lease": lease.key,
+                "stream": lease.stream.name if lease.stream else None,
+                "shard": lease.shard_id,
+                "stopped_by": list(lease.stopped_by),
+                "checkpoint": str(lease.checkpoint),
+            }
+            for lease in stopped
+        )
+        return
+    print_table(
+        [
+            {
+                "shard": lease.key,
+                "stopped by": ", ".join(lease.stopped_by),
+                "checkpoint": str(lease.checkpoint),
+            }
+            for lease in stopped
+        ]
+    )
+    typer.echo(f"Restarted {counted(len(stopped), 'shard')} of {app}.")

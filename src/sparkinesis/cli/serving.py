@@ -1,7 +1,12 @@
-"""`sparkinesis ui`: a live page of an application's shards, their owners and their lag."""
+"""The commands that serve an application's shards, their owners and their lag until Ctrl-C.
+
+`sparkinesis ui` serves a live page, `sparkinesis exporter` gauges for Prometheus, without the
+application's workers.
+"""
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from typing import Annotated
@@ -66,3 +71,45 @@ def ui(
             "Its end is a token: whoever has it may move the application. Ctrl-C ends it."
         )
         over.wait()
+
+
+@errors_in_one_line("exporter")
+def exporter(
+    *,
+    app: AppName,
+    stream: Streams = None,
+    http: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="The address to serve at. :9401 is this machine only, 0.0.0.0:9401 all networks.",
+        ),
+    ] = ":9401",
+    region: Region = None,
+    endpoint: Endpoint = None,
+    dynamodb_endpoint: DynamoDBEndpoint = None,
+    profile: Profile = None,
+    interval: Annotated[
+        float, typer.Option(min=1.0, metavar="SECONDS", help="Seconds between two scans.")
+    ] = 10.0,
+) -> None:
+    """Serve an application's lag, owners and checkpoint ages to Prometheus, from outside."""
+    # boto3 is slow to import, and not all commands need it.
+    from sparkinesis.metrics.health.http_address import parse_address  # noqa: PLC0415
+    from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415
+    from sparkinesis.metrics.prometheus import require_prometheus_client  # noqa: PLC0415
+    from sparkinesis.monitor.metrics_exporter import Exporter  # noqa: PLC0415
+    from sparkinesis.worker.lifecycle.signals import handling  # noqa: PLC0415
+
+    over = threading.Event()
+    require_prometheus_client()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+    streams = ChosenStreams.of(stream, region, endpoint, CredentialSource(profile))
+    table = streams.table(app, dynamodb_endpoint)
+    served = ServedTally.starting(parse_address("--http", http), {"application": app})
+    try:
+        with handling((signal.SIGTERM, signal.SIGINT), lambda *_: over.set()):
+            typer.echo(f"Serving {served.server.url}/metrics until Ctrl-C")
+            Exporter(app, table, streams, served, interval=interval).run(over.wait)
+    finally:
+        served.close()
