@@ -189,6 +189,9 @@ tail-and-put:
     unit/cli/streams/test_put.py
     unit/cli/streams/test_put.py
     unit/cli/streams/test_record_objects.py
+check-order:
+    unit/cli/streams/test_order_check.py
+    integration/cli/test_tail_and_put.py
 writing:
     properties/test_sink_delivery.py
     spark/test_sink.py

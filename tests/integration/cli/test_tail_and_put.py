@@ -19,7 +19,7 @@ from sparkinesis.local import Call, Fault, LocalServer, ManualClock
 from tests.command import COMMAND, call, failure, objects, place_of
 from tests.failing import Failing
 from tests.integration.cli.conftest import Start
-from tests.streams import put, put_all
+from tests.streams import put, put_all, split
 
 
 def make_streams(server: LocalServer, **streams: int) -> Any:
@@ -121,6 +121,66 @@ def test_keys_select_and_are_shown_as_json(server: LocalServer) -> None:
     assert (last["sub_sequence_number"], last["arrived_at"][-1]) == (2, "Z")
     some = tail(server, "s", "--key", "a", "--key", "c", "--count", "2")
     assert some == [b"1\n", b"\xff\n"], "of the records that are selected"
+
+
+def order(server: LocalServer, *options: str) -> Any:
+    """What `tail --check-order` says of all that is there."""
+    where = ["--from", "trim_horizon", "--once", *place_of(server)]
+    return call("tail", "s", "--check-order", "seq", *options, *where)
+
+
+def test_breaks_of_order_are_printed_by_key_and_shard_through_a_split(server: LocalServer) -> None:
+    kinesis = make_streams(server, s=1)
+
+    def put_numbers(*numbers: int, key: str = "a") -> None:
+        entries = [{"Data": b'{"seq": %d}' % one, "PartitionKey": key} for one in numbers]
+        put_all(kinesis, "s", entries)
+
+    put_numbers(1, 2, 5, 3)
+    put_numbers(1, 2, key="b")
+    split(kinesis, "s")
+    packed = aggregate([("a", None, b'{"seq": %d}' % one) for one in (6, 5, 8)])
+    put_all(kinesis, "s", [{"Data": one.data, "PartitionKey": "a"} for one in packed])
+    result = order(server, "--gaps", "--json")
+    *breaks, summary = objects(result, 1)
+    found = [(one["kind"], one["key"], one["value"], one["other"]["value"]) for one in breaks]
+    assert found == [
+        ("gap", "a", 5, 2),
+        ("behind", "a", 3, 5),
+        ("repeat", "a", 5, 5),
+        ("gap", "a", 8, 6),
+    ]
+    repeat = breaks[2]
+    assert (repeat["stream"], repeat["sub_sequence_number"]) == ("s", 1)
+    assert repeat["shard"] != repeat["other"]["shard"] == "shardId-000000000000"
+    assert int(repeat["sequence_number"]) > int(repeat["other"]["sequence_number"])
+    assert (summary["kind"], summary["records"], summary["missing"]) == ("summary", 9, 2)
+    text = order(server)
+    assert text.returncode == 1
+    assert [line.split()[0] for line in text.stdout.splitlines()] == ["behind", "repeat"]
+    assert text.stderr.startswith("Read 9 user records: 1 behind, 1 repeat, 0 elsewhere.")
+    assert order(server, "--key", "b", "--gaps").returncode == 0
+
+
+def test_ctrl_c_ends_a_check_with_what_was_read(server: LocalServer, start: Start) -> None:
+    put(make_streams(server, s=1), "s", [b'{"seq": 2}', b'{"seq": 1}'], "k")
+    reader = start("tail", "s", "--from", "trim_horizon", "--check-order", "seq")
+    assert reader.stdout is not None
+    assert reader.stdout.readline().startswith(b"behind ")
+    reader.send_signal(signal.SIGINT)
+    _, told = reader.communicate()
+    assert (reader.returncode, told[:40]) == (1, b"Read 2 user records: 1 behind, 0 repeat,")
+
+
+def test_a_stream_that_is_not_there_is_told_by_a_check_too(server: LocalServer) -> None:
+    result = order(server)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "There is no stream 's'" in result.stderr
+
+
+@pytest.mark.parametrize("option", [("--gaps",), ("--per", "of")])
+def test_options_of_a_check_need_one(server: LocalServer, option: list[str]) -> None:
+    assert f"{option[0]} needs --check-order FIELD." in failure(call("tail", "s", *option))
 
 
 def test_put_takes_its_keys_from_the_lines_or_from_the_option(server: LocalServer) -> None:

@@ -58,9 +58,9 @@ more.
 
 Commands find region, credentials and endpoint as boto3 does, or by the options below "Where".
 Those that print objects with `--json` print one a line. Exit code 1 is an error, which is one line
-on stderr, leases that could not be moved, records that could not be put, or a problem that
-`doctor` found; 2 is a wrong option or argument. A command whose output is no longer read, as
-before `| head`, ends quietly.
+on stderr, leases that could not be moved, records that could not be put, or what `doctor`
+or `tail --check-order` found; 2 is a wrong option or argument. A command whose output is no longer
+read, as before `| head`, ends quietly.
 
 A shell completes commands, options, and the names of applications, streams and profiles, for
 which it asks DynamoDB and Kinesis for at most a second:

@@ -6,8 +6,8 @@ import math
 import re
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeAlias
@@ -34,13 +34,17 @@ from sparkinesis.terminal.printing import say, short_shard
 if TYPE_CHECKING:
     from sparkinesis.worker.batches.user_record import UserRecord
 
+CHECKING = "Checking the order"
+"""The panel of the options that look for breaks of order."""
+
 _AGE = re.compile(r"([0-9]{1,9})([smhd])")
 _RECORD = re.compile(r"([0-9]{1,128})(?::([0-9]{1,18}))?")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 Place: TypeAlias = tuple[float, float]
 """The sequence number and the sub-sequence number of a user record."""
-Lines: TypeAlias = "Callable[[Sequence[UserRecord]], bytes]"
+Lines: TypeAlias = "Callable[[Sequence[UserRecord], Sequence[str]], bytes]"
+"""Makes the lines of a shard's records; takes the shard's parents, too."""
 
 
 @errors_in_one_line("tail", ends_by_ctrl_c=True)
@@ -90,6 +94,34 @@ def tail(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object for each record.")
     ] = False,
+    check_order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD",
+            rich_help_panel=CHECKING,
+            help="Print the records alone that break the order of their key: those where FIELD of "
+            "the data, which is JSON, is less than before, and those that come again. FIELD is a "
+            "number, an instant or another text; a.b is b in an object a. The exit code is 1 if "
+            "there are any.",
+        ),
+    ] = None,
+    gaps: Annotated[
+        bool,
+        typer.Option(
+            "--gaps",
+            rich_help_panel=CHECKING,
+            help="FIELD counts the records of a key by one: print where numbers are missing, too.",
+        ),
+    ] = False,
+    per: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FIELD",
+            rich_help_panel=CHECKING,
+            help="The field of the data by which records have an order, for producers that change "
+            "keys. Default: the partition key.",
+        ),
+    ] = None,
     region: Region = None,
     endpoint: KinesisEndpoint = None,
     profile: Profile = None,
@@ -102,6 +134,8 @@ def tail(
     A pipe or a file gets the data of each record and a line's end, nothing else. A terminal shows
     the time of arrival, the shard and the partition key before it.
     """
+    if check_order is None and (gaps or per is not None):
+        raise OptionError(f"{'--gaps' if gaps else '--per'} needs --check-order FIELD.")
     read = partial(parse_range, start, to, shard or (), time.time_ns() // 1_000_000)
     find = partial(stream_address, stream, region, endpoint, CredentialSource(profile))
     check_all([((), read), ((), find)])
@@ -112,11 +146,15 @@ def tail(
     from sparkinesis.stream.reading.following import follow  # noqa: PLC0415
     from sparkinesis.worker.batches.user_record import make_user_record  # noqa: PLC0415
 
-    lines = _lines(address.name, as_json=as_json)
     keys = frozenset(key or ())
     left = count
     pages = follow(StreamClient(address), wanted.position, only=wanted.shards, ends=once)
-    with closing(pages):
+    output = (
+        nullcontext(_lines(address.name, as_json=as_json))
+        if check_order is None
+        else _breaks(address.name, check_order, gaps=gaps, per=per, as_json=as_json)
+    )
+    with closing(pages), output as lines:
         for page in pages:
             if wanted.first is not None and page.records[0].sequence_number != str(wanted.first[0]):
                 say(
@@ -128,7 +166,7 @@ def tail(
             found = [one for one in wanted.of(records) if not keys or one.partition_key in keys][
                 :left
             ]
-            sys.stdout.buffer.write(lines(found))
+            sys.stdout.buffer.write(lines(found, page.parents))
             sys.stdout.buffer.flush()
             if left is not None:
                 left -= len(found)
@@ -215,12 +253,44 @@ def _lines(stream: str, *, as_json: bool) -> Lines:
         from sparkinesis.cli.streams.record_objects import record_object  # noqa: PLC0415
 
         encode = msgspec.json.Encoder().encode
-        return lambda records: b"".join(
+        return lambda records, _: b"".join(
             encode(record_object(one, stream)) + b"\n" for one in records
         )
     if sys.stdout.isatty():
-        return lambda records: "".join(map(_shown, records)).encode()
-    return lambda records: b"".join([one.data + b"\n" for one in records])
+        return lambda records, _: "".join(map(_shown, records)).encode()
+    return lambda records, _: b"".join([one.data + b"\n" for one in records])
+
+
+@contextmanager
+def _breaks(
+    stream: str, name: str, *, gaps: bool, per: str | None, as_json: bool
+) -> Iterator[Lines]:
+    """Give the function that makes lines of what breaks an order, and say at the end what was read.
+
+    Ends with exit code 1 if anything does.
+    """
+    import msgspec  # noqa: PLC0415
+
+    from sparkinesis.cli.streams.order_check import OrderCheck  # noqa: PLC0415
+
+    check = OrderCheck(name, gaps=gaps, per=per)
+    encode = msgspec.json.Encoder().encode
+
+    def lines(records: Sequence[UserRecord], parents: Sequence[str]) -> bytes:
+        found = check.breaks(records, parents)
+        if as_json:
+            return b"".join([encode(one.as_object(stream)) + b"\n" for one in found])
+        return "".join([f"{one.line(name)}\n" for one in found]).encode()
+
+    with suppress(KeyboardInterrupt):
+        yield lines
+    if as_json:
+        sys.stdout.buffer.write(encode(check.summary.as_object(stream)) + b"\n")
+        sys.stdout.buffer.flush()
+    else:
+        say(check.summary.text(name), to_stderr=True)
+    if not check.summary.is_well:
+        raise typer.Exit(1)
 
 
 def _shown(record: UserRecord) -> str:

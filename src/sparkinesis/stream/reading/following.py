@@ -32,6 +32,8 @@ class ShardPage:
 
     shard_id: str
     records: Sequence[Record]
+    parents: tuple[str, ...] = ()
+    """The shards of which a split or a merge made this one, as far as they are listed."""
 
 
 class ReadingOrder:
@@ -125,7 +127,7 @@ def follow(
             shard_id, fetched = answer
             records, is_over = cut_after(fetched.page.records, last_ms)
             if records:
-                yield ShardPage(shard_id, records)
+                yield ShardPage(shard_id, records, order.lineage.listed_parents(shard_id))
             cursor = cursors[shard_id]
             if cursor.at_end and not is_over:
                 since = start if isinstance(start, AtTimestamp) else None
