@@ -7,7 +7,6 @@ BYTECODE := .venv/.pyspark-compiled
 COLLECTED := .venv/.tests-compiled
 LAKES := .venv/lakes/.installed
 DELTA := 4.4.0
-UV := .venv/bin/uv
 KCLPY := .venv/sdists/amazon_kclpy-3.2.0.tar.gz
 ARGS ?=
 STREAM_PREFIX ?=
@@ -62,11 +61,11 @@ test-lakes: $(SETUP) $(LAKES) $(BYTECODE) ## Write into lakes and databases thro
 	LAKE_TESTS=required $(BIN)/python -m pytest -m '' tests/spark/lakes tests/integration/worker/test_exactly_once.py tests/integration/queue/test_once.py --durations=15 $(ARGS)
 
 # Installs from PyPI, and leaves out, with a sentence that says why, what this machine does not have.
-compat: $(UV) ## Run the core of the tests on old and new Sparks, Pythons and libraries (ARGS="--only lowest")
+compat: $(SETUP) ## Run the core of the tests on old and new Sparks, Pythons and libraries (ARGS="--only lowest")
 	@$(BIN)/python -m tests.compat $(ARGS)
 
 # What is built is HEAD and the changes beside it; a clone of HEAD has to give the same bytes.
-release-check: $(UV) ## Build, inspect, install and try what would be published (ARGS="--only wheel")
+release-check: $(SETUP) ## Build, inspect, install and try what would be published (ARGS="--only wheel")
 	@$(BIN)/python -m tests.release $(ARGS)
 
 docs: $(SETUP) ## Build the documentation site into build/site, and check it (ARGS=--once)
@@ -131,11 +130,15 @@ format: $(SETUP) ## Fix style findings
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# uv needs two fifths of pip's CPU. It knows nothing of pip's settings (a mirror, say): pip is the second try.
+$(SETUP): DEV := -c constraints.txt -e '.[dev]'
 $(SETUP): pyproject.toml constraints.txt
 	@echo "Setting up .venv (once) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed.")'
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python $(DEV) \
+	    || $(BIN)/python -m pip install --quiet --disable-pip-version-check $(DEV)
 	@touch $@
 
 # Its sample application is tested; a wheel cannot be built of it without a Maven repository.
@@ -152,10 +155,6 @@ $(LAKES): $(SETUP)
 	@for jar in delta-spark_4.2_2.13 delta-storage; do \
 	    mvn -q -B dependency:copy -Dartifact=io.delta:$$jar:$(DELTA) -DoutputDirectory=$(CURDIR)/$(@D)/jars \
 	    || exit 1; done
-$(UV): $(SETUP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
-	@touch $@
-
 # What Spark's JVMs load, so that tests start them faster.
 $(CLASSES): $(SETUP)
 	@$(BIN)/python -m tests.spark.class_archive $@
