@@ -192,6 +192,9 @@ tail-and-put:
 check-order:
     unit/cli/streams/test_order_check.py
     integration/cli/test_tail_and_put.py
+doctor-records:
+    unit/monitor/doctor/test_record_checks.py
+    integration/worker/test_doctor_command.py::test_a_sample_of_records_shows_what_their_producers_do
 writing:
     properties/test_sink_delivery.py
     spark/test_sink.py

@@ -83,6 +83,16 @@ def doctor(
             help="Also ask a worker for its state: the address of its option http; repeatable.",
         ),
     ] = None,
+    records: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=1_000_000,
+            metavar="N",
+            help="Also read up to N records of each stream, of the last hour, and say what their "
+            "producers lose or change. Takes from what its shards may be read.",
+        ),
+    ] = None,
     new: Annotated[
         bool,
         typer.Option(
@@ -124,6 +134,7 @@ def doctor(
         "--consumer": consumer,
         "--writes": writes,
         "--worker": worker,
+        "--records": records,
     }
     of_queues: dict[str, object] = {"--receive": receive, "--handler-time": handler_time}
     if queue is not None:
@@ -157,6 +168,7 @@ def doctor(
             writes=writes,
             is_new=new,
             workers=worker or (),
+            records=records or 0,
         )
         found = examine(patient)
     from sparkinesis.monitor.doctor.judge import is_well  # noqa: PLC0415 - imports boto3

@@ -10,18 +10,20 @@ from typing import Any
 
 import pytest
 
+from sparkinesis import aggregate
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.monitor.doctor.examination import credentials, region
 from sparkinesis.monitor.doctor.judge import State
 from sparkinesis.public import __version__
 from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.shard import MAX_HASH_KEY
 from tests.answering import answering
 from tests.command import Result, call, objects, place_of, run
 from tests.integration.worker.conftest import AT_ONCE
 from tests.integration.worker.scene import Scene
 from tests.kcl import create_table, put_lease
-from tests.streams import arn_of, put, records_of
+from tests.streams import arn_of, put, put_at, records_of
 
 SHARD = "shardId-000000000000"
 
@@ -379,3 +381,46 @@ def test_a_region_is_told_with_its_source(monkeypatch: pytest.MonkeyPatch) -> No
     assert region(nowhere).state is State.PROBLEM
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     assert region(nowhere).what == "eu-west-1, from the environment variable AWS_REGION"
+
+
+def test_a_sample_of_records_shows_what_their_producers_do(
+    kinesis: Any, stream: str, doctor: Doctor
+) -> None:
+    check = f"records {stream}"
+    (empty,) = doctor("--new", "--records", "10").of(check, "ok")
+    assert empty == "read 0 records of 2 shards, of the last hour "
+    for key, hash_key in (("x", 0), ("y", MAX_HASH_KEY)):
+        users = [("a", None, b"%s%d" % (key.encode(), n)) for n in range(60)]
+        put_at(kinesis, stream, next(iter(aggregate(users))).data, hash_key, key)
+    put(kinesis, stream, [b"1", b"1"], key="k")
+    report = doctor("--new", "--records", "10")
+    assert (report.exit_code, report.problems()) == (0, {})
+    (read,) = report.of(check, "ok")
+    assert read == (
+        "read 4 records of 2 shards, of the last hour; 2 aggregates of 120 user records "
+    )
+    elsewhere, repeated, one_key = report.of(check, "note")
+    assert elsewhere.startswith("aggregates with keys of other shards: 1, of 60 user records")
+    assert repeated.startswith("user records with the key and the data of an earlier one: 1.")
+    assert one_key.startswith("all user records in aggregates have the key 'a'")
+    put(kinesis, stream, [b"%d" % n for n in range(40)])
+    (bounded,) = doctor("--new", "--records", "5").of(check, "ok")
+    assert bounded.startswith("read 5 records of 2 shards")
+    assert not doctor("--new").of(check, "ok"), "nothing is read unless it is asked for"
+
+
+def test_records_that_may_not_be_read_are_told_as_such(
+    refusing: Doctor, refused: dict[str, str]
+) -> None:
+    refused["GetRecords"] = DENIED
+    problems = refusing("--records", "5").problems()
+    assert set(problems) == {"stream app", "records app"}
+    assert "GetRecords" in problems["records app"]
+
+
+def test_a_stream_that_is_not_there_has_no_records_to_look_at(
+    server: LocalServer, stream: str
+) -> None:
+    report = examine(server.endpoint_url, stream, "--records", "5", stream="no-such-stream")
+    assert next(iter(report.problems())) == "stream no-such-stream"
+    assert not any(one["check"].startswith("records") for one in report.findings)

@@ -28,6 +28,7 @@ from sparkinesis.monitor.doctor.application_checks import (
     worker_checks,
 )
 from sparkinesis.monitor.doctor.judge import Finding, State, note, ok, problem, problem_of
+from sparkinesis.monitor.doctor.record_checks import record_checks
 from sparkinesis.monitor.doctor.service import Service, StreamChecks, kinesis, reach
 from sparkinesis.public import __version__
 from sparkinesis.stream.address import StreamAddress, StreamMark, is_loopback
@@ -57,6 +58,8 @@ class Patient:
     """It has not run yet: a missing lease table is no problem."""
     workers: Sequence[str] = ()
     """The addresses at which its workers serve their state."""
+    records: int = 0
+    """The most records of each stream that are read to see what producers do to them."""
 
 
 def examine(patient: Patient) -> Iterator[Finding]:
@@ -91,6 +94,8 @@ def examine(patient: Patient) -> Iterator[Finding]:
         yield from checks.checks(patient.consumer, efo=patient.efo, writes=patient.writes)
         shards[address.name] = checks.shard_ids
         mark = checks.mark
+        if patient.records and checks.shard_ids:
+            yield from record_checks(address, patient.records)
         if not services:
             yield from checks.limits()
         services.append(service)
