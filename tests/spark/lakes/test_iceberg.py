@@ -82,7 +82,7 @@ def test_a_new_column_is_refused_until_the_schema_is_updated_in_the_transaction(
     program.write(text)
     assert "PyArrow table contains more columns: gate" in program.fails()
     program.write(
-        text.replace("        transaction.append(rows)\n", indent(printed("Iceberg", 1), 8 * " "))
+        text.replace("        transaction.append(rows)\n", indent(printed("Iceberg", 2), 8 * " "))
     )
     program.run_until(lambda: len(lake.rows()) >= put + 10, every=0.5)
     rows = lake.rows()
