@@ -23,7 +23,7 @@ CONSTANTS
 
 VARIABLES
     mode,      \* the fleet's mode row: workers take leases, or a leader assigns them
-               \*   (lease.assignment.client_version.Sharing)
+               \*   (lease.assignment.coordinator_state.Sharing)
     sees,      \* of each worker: the mode as it last saw it
     lock,      \* the lock's owner; None if there is no lock, or if it is released
     lead,      \* of each worker: whether it believes that it leads; whether it knows the lock's
@@ -48,7 +48,7 @@ LedInit ==
     /\ asks = [w \in Workers |-> Nothing]
     /\ lateAsk = Nothing
 
-IsLeader(w) == lead[w].leads /\ lead[w].age <= Lock     \* lease.assignment.leader_lock.HeldLock.leads
+IsLeader(w) == lead[w].leads /\ lead[w].age <= Lock     \* lease.assignment.coordinator_state.HeldLock.leads
 Leads(w) ==                                             \* it may be in a round
     /\ state[w] = "up" /\ sees[w] = "led"
     /\ CASE Leader = "holder" -> lead[w].leads
@@ -86,7 +86,7 @@ MayEndHandoff(w, l) ==
     /\ Fault # "handoff given up by both"
 
 (* Without a lock, a worker may believe at any time that nobody leads.     *)
-MayAcquire(w) ==                            \* lease.assignment.leader_lock.can_acquire
+MayAcquire(w) ==                            \* lease.assignment.coordinator_state.can_acquire
     \/ lock = None
     \/ /\ lead[w].same
        /\ IF Fault = "lock acquired too early" THEN lead[w].age >= Lock ELSE lead[w].age > Lock
@@ -184,8 +184,8 @@ Notice(w) ==
 
 -----------------------------------------------------------------------------
 (* The lock's row executes a write, or refuses it. Conditions:             *)
-(* lease.assignment.leader_lock.acquire_expects, of a released lock: that  *)
-(* it is released; lease.assignment.leader_lock.owner_expects.             *)
+(* lease.assignment.coordinator_state.acquire_expects, of a released lock:  *)
+(* that it is released; lease.assignment.coordinator_state.owner_expects.   *)
 
 LockHolds(f) == f.same \/ (f.op = "acquire" /\ lock = None)
 Locked(w, f) == IF f.op = "unlock" THEN None ELSE w

@@ -80,7 +80,8 @@ W8:
 W10:
     integration/worker/test_processes.py
     integration/worker/test_kills.py
-    unit/worker/supervision/processes
+    unit/worker/supervision/test_process_launcher.py
+    unit/worker/supervision/test_processes.py
     unit/worker/supervision/test_supervisor_state.py
 
 # Several streams
@@ -112,7 +113,7 @@ L3:
 L4:
     unit/lease/rules/test_shard_sync.py
     unit/lease/rules/test_audit.py
-    unit/lease/rules/test_auditor.py
+    unit/lease/rules/test_audit.py
 L5:
     hostile/test_many_shards.py::test_a_fleet_shares_the_leases_with_a_few_calls_for_each
     integration/lease/test_many_leases.py
@@ -151,7 +152,7 @@ one-consumer: integration/worker/test_fan_out.py
 many-subscriptions: integration/worker/test_many_subscriptions.py
 subscriptions:
     integration/stream
-    unit/stream/calls/answers/test_event_stream.py
+    unit/stream/calls/test_subscription.py
     unit/stream/fan_out/test_interruption.py
 local-server:
     integration/local/test_web_pages.py
@@ -387,7 +388,7 @@ DeadLetter:
 Stop: integration/worker/test_w3_errors.py::test_stop_leaves_the_shard_to_other_workers
 FormerStreams, FormerStreams.delete_after: integration/worker/test_s1_several_streams.py::test_the_leases_of_a_stream_that_has_left_stay_or_go
 FormerStreams.only:
-    unit/lease/rules/test_former_streams.py::test_only_those_that_the_user_names
+    unit/lease/rules/test_audit.py::test_only_those_that_the_user_names
     integration/worker/test_s1_trouble.py::test_a_function_for_former_streams_that_returns_rubbish_deletes_nothing
 """
 """Names, and behind or below them their tests: functions, files and folders."""

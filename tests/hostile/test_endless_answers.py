@@ -22,7 +22,7 @@ from botocore.exceptions import BotoCoreError
 from sparkinesis.errors import ServiceError
 from sparkinesis.lease.assignment.partial_scan import keys_of
 from sparkinesis.lease.table import client as lease_table
-from sparkinesis.lease.table.row_table import RowTable
+from sparkinesis.lease.table.calls import RowTable
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls import operations

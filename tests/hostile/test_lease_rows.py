@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, encode_lease
-from sparkinesis.lease.rules.audit import deletable, find_hole
-from sparkinesis.lease.rules.auditor import auditor
+from sparkinesis.lease.rules.audit import auditor, deletable, find_hole
 from sparkinesis.lease.rules.observations import observe
 from sparkinesis.lease.rules.taker import TakeSettings, plan_takes
 from sparkinesis.lease.table.rows import BrokenLease, read_row, read_rows

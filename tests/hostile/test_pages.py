@@ -17,8 +17,8 @@ from sparkinesis.errors import CorruptEventStreamError, ServiceError
 from sparkinesis.local.wire.push import framed
 from sparkinesis.stream.calls.answers.cbor import read_object
 from sparkinesis.stream.calls.answers.decoding import decode_cbor_page, decode_event, decode_page
-from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder
 from sparkinesis.stream.calls.answers.guards import UnreadError
+from sparkinesis.stream.calls.subscription import EventStreamDecoder
 from sparkinesis.stream.page import Page, SubscribeToShardEvent, shard_of
 from sparkinesis.stream.position import AfterRecord, parse_position
 from sparkinesis.stream.reading.arrow import to_arrow

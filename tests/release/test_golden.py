@@ -9,7 +9,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from sparkinesis.lease.assignment.client_version import VersionRow
+from sparkinesis.lease.assignment.coordinator_state import VersionRow
 from sparkinesis.lease.assignment.worker_stats import WorkerStats
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.rows import CONVERTED_TO, read_row

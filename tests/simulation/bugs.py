@@ -211,7 +211,7 @@ pages are fetched without memory for them | memory_is_within_its_budget | rare
     - size = min(want, self._room(account))
     + size = want
 a call's return value is ignored | readers_resume_where_they_should
-    worker.processors.user_methods:unfinished
+    worker.processors.user_calls:unfinished
     + return None
 a failed batch is skipped | readers_resume_where_they_should
     worker.lifecycle.shard.delivery:Deliverer._failed
@@ -424,7 +424,7 @@ a loop is given the batches of lost leases | expired_leases_are_not_processed | 
     + False
 what a coroutine for a record returns is not looked at
     | automatic_checkpoints_cover_processed_records
-    worker.processors.user_methods:await_user
+    worker.processors.user_calls:await_user
     + await method(*given)
 """)
 
@@ -450,9 +450,9 @@ a start inside an aggregate is a user record too early | readers_resume_where_th
 
 LED_BUGS = planted("""
 two leaders assign at once | leaders_assign_one_at_a_time
-    lease.assignment.leader_lock:acquire_expects
+    lease.assignment.coordinator_state:acquire_expects
     + return None if known is None else {}
-    lease.assignment.leader_lock:can_acquire
+    lease.assignment.coordinator_state:can_acquire
     + return True
     lease.table.requests:assign_vacant
     - _pass_on(lease, new_owner, _as_known(lease), add=("owner_switches",))
@@ -470,7 +470,7 @@ a worker takes leases beside a live leader | nobody_takes_beside_a_live_leader
     lease.assignment.assignment:Leadership.reach
     + return Reach.TAKE
 leases are assigned to dead workers for ever | leases_find_owners_in_time
-    lease.assignment.members:silent_workers
+    lease.assignment.worker_stats:silent_workers
     + return {}
     lease.assignment.worker_stats:WorkerStats.is_alive
     + return self.is_valid
@@ -478,20 +478,20 @@ a lease moves again before its last move shows | leases_stay_where_they_have_mov
     lease.assignment.moves:resting
     + return frozenset(row.key for row in leases if row.checkpoint_owner is not None)
 a lock is taken that has not expired | the_lock_is_respected
-    lease.assignment.leader_lock:SeenLock.is_expired
+    lease.assignment.coordinator_state:SeenLock.is_expired
     + return self.lock.is_released or now - self.since > 1.0
 a lease that is given back is taken for a twin's | only_a_twin_ends_a_worker | rare
     lease.table.write_conflict:resolve_conflict
     - row.fencing_token == known.fencing_token
     + False
 whoever leads no more goes on to assign | only_the_leader_assigns
-    lease.assignment.leader_lock:HeldLock.leads
+    lease.assignment.coordinator_state:HeldLock.leads
     + return True
     lease.assignment.coordination:Coordination.heartbeat
     + return was(self, held, now) or held
 who reads only its own rows believes in a leader for ever | leases_find_owners_in_time
     lease.assignment.partial_scan:leader_lives
     + return True
-    lease.assignment.leader_lock:SeenLock.is_expired
+    lease.assignment.coordinator_state:SeenLock.is_expired
     + return self.lock.is_released
 """)

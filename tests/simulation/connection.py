@@ -297,7 +297,7 @@ class Body:
 
 
 class Sockets:
-    """Replaces `stream.fan_out.socket_watch` for connections of simulated worlds."""
+    """Replaces `stream.fan_out.current_subscription` for connections of simulated worlds."""
 
     def when_readable(self, connection: Connection, call: Callable[[], None]) -> None:
         connection.when_readable = call

@@ -15,10 +15,16 @@ from typing import Any
 from botocore.exceptions import ClientError
 from msgspec.structs import replace
 
-from sparkinesis.lease.assignment import client_version, leader_lock
-from sparkinesis.lease.assignment.client_version import Version, VersionRow, decode_version
+from sparkinesis.lease.assignment import coordinator_state
 from sparkinesis.lease.assignment.coordination import SeenRows, seen_in
-from sparkinesis.lease.assignment.leader_lock import LeaderLock, SeenLock, decode_lock
+from sparkinesis.lease.assignment.coordinator_state import (
+    LeaderLock,
+    SeenLock,
+    Version,
+    VersionRow,
+    decode_lock,
+    decode_version,
+)
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import read_rows
@@ -35,10 +41,10 @@ _RUNS = 2
 """Failover times between two runs of the leader, of which each third balances."""
 _BALANCES = 3
 _VERSIONS = {
-    "2X": client_version.VERSION_2X,
-    "upgrade": client_version.UPGRADE_FROM_2X,
-    "3X with rollback": client_version.VERSION_3X_WITH_ROLLBACK,
-    "3X": client_version.VERSION_3X,
+    "2X": coordinator_state.VERSION_2X,
+    "upgrade": coordinator_state.UPGRADE_FROM_2X,
+    "3X with rollback": coordinator_state.VERSION_3X_WITH_ROLLBACK,
+    "3X": coordinator_state.VERSION_3X,
 }
 
 
@@ -60,16 +66,16 @@ class JavaLeaders:
         is_java: True for one that leaves a sign of Java.
         """
         self.table.is_there = True
-        item = self.table.rows.get(client_version.KEY)
+        item = self.table.rows.get(coordinator_state.VERSION_KEY)
         by = "java" if is_java else f"operator-1-{0:012x}"
         version = Version(_VERSIONS[mode], by, self.now_ms())
         known = None if item is None else decode_version(item)
         row = (
             VersionRow(version) if known is None else known.changed(version.name, by, self.now_ms())
         )
-        key = {"leaseKey": {"S": client_version.KEY}}
+        key = {"leaseKey": {"S": coordinator_state.VERSION_KEY}}
         put = self.table.put_long_ago if known is None and is_java else self.table.put
-        put(client_version.KEY, {**key, **client_version.encode_version(row)})
+        put(coordinator_state.VERSION_KEY, {**key, **coordinator_state.encode_version(row)})
         self.modes.append((self.scheduler.now, mode))
 
     def start(self, event: JavaLeader) -> None:
@@ -114,13 +120,13 @@ class _Life:
                 self._step()
             self._scheduler.sleep(1.0)
         if self._held is not None and (event.leaves or self._leaders.are_to_end):
-            self._lock_call("DeleteItem", {}, leader_lock.owner_expects(self._held))
+            self._lock_call("DeleteItem", {}, coordinator_state.owner_expects(self._held))
 
     def _step(self) -> None:
-        item = self._table.rows.get(leader_lock.KEY)
+        item = self._table.rows.get(coordinator_state.LOCK_KEY)
         lock = None if item is None else decode_lock(item)
         now = self._scheduler.now
-        self._seen = leader_lock.observe(self._seen, lock, now)
+        self._seen = coordinator_state.observe(self._seen, lock, now)
         if self._has_leader():
             self._lead(lock, now)
         if self._held is not None and now - self._ran_at >= _RUNS * self._leaders.failover_time:
@@ -129,9 +135,12 @@ class _Life:
             self._runs += 1
 
     def _has_leader(self) -> bool:
-        item = self._table.rows.get(client_version.KEY)
+        item = self._table.rows.get(coordinator_state.VERSION_KEY)
         row = None if item is None else decode_version(item)
-        return row is not None and client_version.sharing_of(row) is client_version.Sharing.ASSIGNED
+        return (
+            row is not None
+            and coordinator_state.sharing_of(row) is coordinator_state.Sharing.ASSIGNED
+        )
 
     def _lead(self, lock: LeaderLock | None, now: float) -> None:
         """Proves that it is alive, or stands for leader."""
@@ -139,12 +148,12 @@ class _Life:
             if now - self._beaten_at < _HEARTBEAT:
                 return
             after = replace(self._held, version=self._new_version())
-            changes = leader_lock.heartbeat(self._held, after.version)
-            expected = leader_lock.owner_expects(self._held)
-        elif leader_lock.can_acquire(self._seen, now):
+            changes = coordinator_state.heartbeat(self._held, after.version)
+            expected = coordinator_state.owner_expects(self._held)
+        elif coordinator_state.can_acquire(self._seen, now):
             after = LeaderLock(self._me, round(DURATION * 1000), self._new_version())
-            changes = leader_lock.encode_lock(after)
-            known = leader_lock.acquire_expects(lock)
+            changes = coordinator_state.encode_lock(after)
+            known = coordinator_state.acquire_expects(lock)
             expected = {"leaseKey": None} if known is None else known
         else:
             return
@@ -165,7 +174,7 @@ class _Life:
         values = {f":known_{name}": value for name, value in expected.items() if value is not None}
         request: dict[str, Any] = {
             "TableName": APPLICATION,
-            "Key": {"leaseKey": {"S": leader_lock.KEY}},
+            "Key": {"leaseKey": {"S": coordinator_state.LOCK_KEY}},
             "ConditionExpression": " AND ".join(tests),
         }
         if changes:

@@ -9,9 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from sparkinesis.lease.assignment import client_version
-from sparkinesis.lease.assignment.client_version import Sharing, decode_version, sharing_of
-from sparkinesis.lease.assignment.leader_lock import KEY, LeaderLock, decode_lock
+from sparkinesis.lease.assignment import coordinator_state
+from sparkinesis.lease.assignment.coordinator_state import (
+    LOCK_KEY,
+    LeaderLock,
+    Sharing,
+    decode_lock,
+    decode_version,
+    sharing_of,
+)
 from sparkinesis.lease.assignment.moves import REST
 from sparkinesis.lease.assignment.worker_stats import decode_stats
 from sparkinesis.lease.lease import Lease
@@ -74,9 +80,9 @@ class Leadership:
         for write in self.world.table.fleet_writes:
             if write.by is not None and write.key == self.world.fleet.worker_ids.get(write.by):
                 self._told[write.by].append(write.at)
-            if write.key == KEY:
+            if write.key == LOCK_KEY:
                 self._note_lock(write)
-            elif write.key == client_version.KEY:
+            elif write.key == coordinator_state.VERSION_KEY:
                 row = None if write.after is None else decode_version(write.after)
                 self.led.append((write.at, sharing_of(row) is Sharing.ASSIGNED))
 
@@ -244,11 +250,11 @@ def rows_of_the_fleet_are_written_by_their_owners(world: World) -> Iterator[str]
         if write.by is None:
             continue
         owner = _id_of(world, write.by)
-        if write.key == KEY:
+        if write.key == LOCK_KEY:
             is_right = write.after is None or _owner_of(write.after) == owner
             if write.after is None and write.before is not None:
                 is_right = _owner_of(write.before) == owner
-        elif write.key == client_version.KEY:
+        elif write.key == coordinator_state.VERSION_KEY:
             is_right = write.before is None
         else:
             is_right = write.key == owner or _is_stale(world, write)

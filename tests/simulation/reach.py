@@ -51,7 +51,7 @@ _EXPORTERS = "Simulated workers have no exporters, but metrics in memory."
 _COMMANDS = "The commands tail and put are no part of a simulated world."
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("fleet/control_server.py", "selectors"): _FLEET,
-    ("stream/fan_out/socket_watch.py", "selectors"): (
+    ("stream/fan_out/current_subscription.py", "selectors"): (
         "Simulated worlds have connections without sockets, and a watch of their own."
     ),
     ("worker/supervision/hosted_worker.py", "queue"): _FLEET,
@@ -60,25 +60,25 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     **dict.fromkeys(
         (
             (
-                "worker/supervision/processes/worker_process.py",
+                "worker/supervision/worker_process.py",
                 "multiprocessing.connection.Connection",
             ),
-            ("worker/supervision/processes/process_launcher.py", "multiprocessing"),
+            ("worker/supervision/process_launcher.py", "multiprocessing"),
             (
-                "worker/supervision/processes/process_launcher.py",
+                "worker/supervision/process_launcher.py",
                 "multiprocessing.connection.Connection",
             ),
-            ("worker/supervision/processes/process_launcher.py", "multiprocessing.connection.wait"),
+            ("worker/supervision/process_launcher.py", "multiprocessing.connection.wait"),
             (
-                "worker/supervision/processes/process_launcher.py",
+                "worker/supervision/process_launcher.py",
                 "multiprocessing.context.SpawnProcess",
             ),
             (
-                "worker/supervision/processes/process_launcher.py",
+                "worker/supervision/process_launcher.py",
                 "multiprocessing.resource_tracker",
             ),
             (
-                "worker/supervision/processes/worker_process.py",
+                "worker/supervision/worker_process.py",
                 "multiprocessing.connection.Connection",
             ),
         ),

@@ -133,7 +133,6 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
         },
         "supervision": {"lifecycle", "reporting"},
     },
-    "worker/supervision": {"processes": set()},
     "worker/lifecycle": {"streams": set(), "shard": set()},
     "monitor": {"doctor": set()},
     "metrics": {"cloudwatch": set(), "health": set(), "otel": set()},

@@ -20,7 +20,6 @@ from sparkinesis.status import FleetState, FleetStatus
 from sparkinesis.worker.dead_letters.targets import DeadLetterDirectory
 from sparkinesis.worker.lifecycle.signals import python_interrupt_handler
 from sparkinesis.worker.on_error import DeadLetter, last_resort
-from sparkinesis.worker.supervision import notes
 from sparkinesis.worker.supervision.supervised import Supervised
 from sparkinesis.worker.supervision.supervisor import Supervisor
 
@@ -201,4 +200,13 @@ def _local_dead_letters(supervised: Supervised[Any]) -> list[str]:
         for target in targets
         if isinstance(target, DeadLetterDirectory) and target.is_local
     ]
-    return list(map(notes.local_dead_letters, dict.fromkeys(paths)))
+    return list(map(_local_dead_letters_note, dict.fromkeys(paths)))
+
+
+def _local_dead_letters_note(path: str) -> str:
+    """Return a warning about a dead-letter directory on the local disks of executors."""
+    return (
+        f"The dead-letter directory {path} is a local one: each executor writes to its own "
+        "machine, and the files are lost with the machine. Unless all machines mount it, give "
+        "DeadLetterDirectory a URI such as s3://bucket/dead-letters, or use DeadLetterStream"
+    )

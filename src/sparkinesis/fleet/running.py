@@ -37,7 +37,7 @@ def run_supervised(
 ) -> Fleet | None:
     """Run the workers of an application, by the arguments of its ``run``, which are checked."""
     if spark is None:
-        from sparkinesis.worker.supervision.processes.start import run_in_processes  # noqa: PLC0415
+        from sparkinesis.worker.supervision.processes import run_in_processes  # noqa: PLC0415
 
         run_in_processes(supervised, processes)
         return None

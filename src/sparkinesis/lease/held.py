@@ -40,8 +40,8 @@ from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.rules.lease_start import arrival_news
 from sparkinesis.lease.table import requests
+from sparkinesis.lease.table.calls import lease_lost, write_refused
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.lease.table.table_errors import lease_lost, write_refused
 from sparkinesis.lease.table.update import Update
 from sparkinesis.lease.table.write_conflict import (
     LeaseChangedError,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sparkinesis.errors import OptionError, SparkinesisError, listed
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.rules.former_streams import unread_former_streams
+from sparkinesis.lease.rules.audit import unread_former_streams
 from sparkinesis.monitor.watched import QUIET, WatchedTable, unread_for
 from sparkinesis.stream.address import (
     STREAM_ARN,

@@ -37,9 +37,9 @@ from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.timing import MACHINE, Timing
 from sparkinesis.worker.lifecycle.signals import run_until_end
 from sparkinesis.worker.on_error import OnError, check_policy
-from sparkinesis.worker.processors.user_calls import UserCalls
-from sparkinesis.worker.processors.user_methods import (
+from sparkinesis.worker.processors.user_calls import (
     ADVICE,
+    UserCalls,
     asynchronous,
     name_of,
     unfinished,

@@ -43,8 +43,12 @@ from sparkinesis.stream.kpl.objects import make_objects
 from sparkinesis.worker.batches.batch import make_batch
 from sparkinesis.worker.dead_letters.targets import FailedRecords, hand_over
 from sparkinesis.worker.on_error import DeadLetter, OnError, Retry, last_resort
-from sparkinesis.worker.processors.user_calls import UserCalls
-from sparkinesis.worker.processors.user_methods import asynchronous, name_of, require_finished
+from sparkinesis.worker.processors.user_calls import (
+    UserCalls,
+    asynchronous,
+    name_of,
+    require_finished,
+)
 from sparkinesis.worker.reporting.failures import Failures, describe, of_another_loop
 
 _TARGET_RETRY = Retry(base=10.0, cap=600.0)

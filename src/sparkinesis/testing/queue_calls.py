@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from sparkinesis.queue.client import Answered, QueueClient, Received
 from sparkinesis.queue.record import QueueRecord
 from sparkinesis.queue.worker import QueueWorker
-from sparkinesis.worker.processors.user_methods import asynchronous
+from sparkinesis.worker.processors.user_calls import asynchronous
 
 LOOK_EVERY = 0.002
 """Seconds between two looks at a run."""

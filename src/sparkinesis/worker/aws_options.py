@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 from sparkinesis.errors import Check, OptionError, check_all
 from sparkinesis.public import public
 from sparkinesis.stream.address import CONSUMER_NAME, shown
-from sparkinesis.worker.processors.user_methods import asynchronous
+from sparkinesis.worker.processors.user_calls import asynchronous
 
 _CONSUMER_ARN = re.compile(
     r"arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}"

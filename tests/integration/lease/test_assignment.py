@@ -18,7 +18,7 @@ from sparkinesis.events import (
     Listener,
     ignore,
 )
-from sparkinesis.lease.assignment import client_version
+from sparkinesis.lease.assignment import coordinator_state
 from sparkinesis.lease.assignment.assigner import Balance
 from sparkinesis.lease.assignment.assignment import Assignment
 from sparkinesis.lease.assignment.coordination import Coordination
@@ -126,8 +126,8 @@ def put_version(dynamodb: Any, table: LeaseTable, name: str) -> None:
     dynamodb.put_item(
         TableName=table.name,
         Item={
-            "leaseKey": {"S": client_version.KEY},
-            "entityType": {"S": client_version.ENTITY},
+            "leaseKey": {"S": coordinator_state.VERSION_KEY},
+            "entityType": {"S": coordinator_state.VERSION_ENTITY},
             "cv": {"S": name},
             "mb": {"S": "java"},
             "mts": {"N": "1"},
@@ -157,8 +157,8 @@ def test_the_first_worker_leads_and_gives_the_second_its_share(
     first.take()
     assert set(first.held()) == set(IDS[:4]), "a leader takes what it gives itself"
     assert row_of(dynamodb, table, "Leader")["ownerName"] == {"S": "a"}
-    version = row_of(dynamodb, table, client_version.KEY)
-    assert (version["cv"], version["mb"]) == ({"S": client_version.VERSION_3X}, {"S": "a"})
+    version = row_of(dynamodb, table, coordinator_state.VERSION_KEY)
+    assert (version["cv"], version["mb"]) == ({"S": coordinator_state.VERSION_3X}, {"S": "a"})
     second.take()
     assert not second.held()
     assert set(owners(table).values()) == {("a", None)}, "who does not lead asks for nothing"
@@ -251,7 +251,7 @@ def test_a_dead_worker_that_is_given_a_lease_is_given_no_more(
     table: LeaseTable, time: ManualTime, dynamodb: Any
 ) -> None:
     """The lease that it was given before anybody could know is young, and proves nothing."""
-    put_version(dynamodb, table, client_version.VERSION_3X)
+    put_version(dynamodb, table, coordinator_state.VERSION_3X)
     create(table, *IDS[:4])
     leader, dead = sharing(table, time, "count")
     before = dead.held().keys()
@@ -276,7 +276,7 @@ def test_a_dead_java_leader_is_not_waited_for(
     table: LeaseTable, time: ManualTime, dynamodb: Any
 ) -> None:
     """Its lock holds for two minutes."""
-    put_version(dynamodb, table, client_version.VERSION_3X)
+    put_version(dynamodb, table, coordinator_state.VERSION_3X)
     put_lock(dynamodb, table, "java")
     create(table, *IDS[:2], owner="java")
     me = worker(table, time, "me", "count")
@@ -293,7 +293,7 @@ def test_a_dead_java_leader_is_not_waited_for(
 def test_what_a_leader_gives_is_adopted_at_once(
     table: LeaseTable, time: ManualTime, dynamodb: Any
 ) -> None:
-    put_version(dynamodb, table, client_version.VERSION_3X)
+    put_version(dynamodb, table, coordinator_state.VERSION_3X)
     put_lock(dynamodb, table, "java")
     create(table, "new")
     create(table, "old", owner="java")
@@ -315,9 +315,9 @@ def test_what_a_leader_gives_is_adopted_at_once(
 @pytest.mark.parametrize(
     ("version", "tells"),
     [
-        (client_version.VERSION_2X, False),
-        (client_version.INIT, False),
-        (client_version.UPGRADE_FROM_2X, True),
+        (coordinator_state.VERSION_2X, False),
+        (coordinator_state.INIT, False),
+        (coordinator_state.UPGRADE_FROM_2X, True),
     ],
 )
 def test_beside_java_workers_of_2x_each_worker_takes(
@@ -374,7 +374,7 @@ def test_who_leaves_is_no_member_and_leads_no_more(
     first.leave()
     assert told[-1] == LeadershipChanged("a", False)
     keys = {row["leaseKey"]["S"] for row in dynamodb.scan(TableName=table.name)["Items"]}
-    assert keys == {*IDS[:2], "b", client_version.KEY}
+    assert keys == {*IDS[:2], "b", coordinator_state.VERSION_KEY}
     for held in first.held().values():
         held.release()
     time.now += SOON
@@ -563,7 +563,7 @@ def test_a_lease_that_has_moved_rests(table: LeaseTable, time: ManualTime) -> No
 def test_leases_are_taken_if_nobody_can_become_the_leader(
     table: LeaseTable, time: ManualTime, dynamodb: Any, server: LocalServer
 ) -> None:
-    put_version(dynamodb, table, client_version.VERSION_3X)
+    put_version(dynamodb, table, coordinator_state.VERSION_3X)
     put_lock(dynamodb, table, "gone", seconds=20)
     create(table, "x")
     me = worker(table, time, "me")
@@ -593,11 +593,13 @@ def test_the_load_is_told_every_half_a_minute(
     assert row_of(dynamodb, table, "me")["entityType"] == {"S": "WORKER_METRIC_STATS"}
 
 
-@pytest.mark.parametrize("version", [client_version.VERSION_2X, client_version.UPGRADE_FROM_2X])
+@pytest.mark.parametrize(
+    "version", [coordinator_state.VERSION_2X, coordinator_state.UPGRADE_FROM_2X]
+)
 def test_a_fleet_that_goes_back_to_2x_has_no_leader(
     table: LeaseTable, time: ManualTime, dynamodb: Any, version: str, pair: Pair
 ) -> None:
-    put_version(dynamodb, table, client_version.VERSION_3X_WITH_ROLLBACK)
+    put_version(dynamodb, table, coordinator_state.VERSION_3X_WITH_ROLLBACK)
     first, second, told = pair
     first.take()
     assert told[0] == LeadershipChanged("a", True)
@@ -624,7 +626,7 @@ def test_a_leader_deletes_the_rows_of_workers_that_ended_a_day_ago(
     worker(table, time, "me").take()
     worker(table, time, "other").take()
     rows = {row["leaseKey"]["S"] for row in dynamodb.scan(TableName=table.name)["Items"]}
-    assert rows == {"x", "yesterday", "me", "other", "Leader", client_version.KEY}
+    assert rows == {"x", "yesterday", "me", "other", "Leader", coordinator_state.VERSION_KEY}
 
 
 def test_a_dead_worker_gets_nothing_although_its_row_is_young(
@@ -683,7 +685,7 @@ def test_a_lease_that_named_the_worker_before_it_started_waits(
     table: LeaseTable, time: ManualTime, dynamodb: Any
 ) -> None:
     """Another process with its worker id may be alive."""
-    put_version(dynamodb, table, client_version.VERSION_3X)
+    put_version(dynamodb, table, coordinator_state.VERSION_3X)
     put_lock(dynamodb, table, "java")
     create(table, "x", owner="me")
     me = worker(table, time, "me", "count")
@@ -699,7 +701,7 @@ def test_a_lease_that_named_the_worker_before_it_started_waits(
 def test_who_cannot_tell_its_load_sees_that_the_leader_lives(
     table: LeaseTable, time: ManualTime, dynamodb: Any, server: LocalServer
 ) -> None:
-    put_version(dynamodb, table, client_version.VERSION_3X)
+    put_version(dynamodb, table, coordinator_state.VERSION_3X)
     create(table, "x")
     me = worker(table, time, "me", "count")
     server.kinesis.faults = lambda call: (

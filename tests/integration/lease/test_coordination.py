@@ -15,14 +15,17 @@ from sparkinesis.errors import (
     LeaseTableNotFoundError,
     LeaseTableUnavailableError,
 )
-from sparkinesis.lease.assignment.client_version import (
+from sparkinesis.lease.assignment.coordination import Coordination, SeenRows, seen_in
+from sparkinesis.lease.assignment.coordinator_state import (
+    HeldLock,
+    LeaderLock,
     Version,
     VersionRow,
     encode_version,
     missing_row,
+    new_lock,
+    observe,
 )
-from sparkinesis.lease.assignment.coordination import Coordination, SeenRows, seen_in
-from sparkinesis.lease.assignment.leader_lock import HeldLock, LeaderLock, new_lock, observe
 from sparkinesis.lease.assignment.worker_stats import CPU, WorkerStats
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Fault, LocalServer

@@ -15,10 +15,10 @@ from sparkinesis.events import (
     FleetRowsRecovered,
     LeadershipChanged,
 )
-from sparkinesis.lease.assignment import client_version
+from sparkinesis.lease.assignment import coordinator_state
 from sparkinesis.lease.assignment.assignment import Assignment
 from sparkinesis.lease.assignment.coordination import Coordination
-from sparkinesis.lease.assignment.leader_lock import encode_lock, new_lock
+from sparkinesis.lease.assignment.coordinator_state import encode_lock, new_lock
 from sparkinesis.lease.assignment.worker_stats import WorkerStats
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.rules.observations import observe
@@ -125,7 +125,7 @@ def test_leases_are_balanced_at_once_for_a_new_worker_and_then_every_six_failove
 def test_a_handoff_that_does_not_end_is_ended_by_the_leader(scene: Scene) -> None:
     """Its owner renews the lease, but never hears that it is to release it."""
     scene.create(*IDS[:3], owner="deaf")
-    put_version(scene.dynamodb, scene.table, client_version.VERSION_3X)
+    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
     report(scene.table, "deaf", "idle")
     leader = worker(scene.table, scene.time, "me", "count")
     leader.take()
@@ -153,7 +153,7 @@ def test_the_load_is_told_at_least_every_half_a_minute_with_what_was_measured(
     meter = Used(40.0)
     rows = assignment(scene.table, scene.time, failover=failover, meter=meter)
     second = 1_800_000_000
-    put_version(scene.dynamodb, scene.table, client_version.VERSION_3X)
+    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
     put_lock(scene.dynamodb, scene.table, "java")
 
     def told(after: float) -> dict[str, Any]:
@@ -235,7 +235,7 @@ def test_who_cannot_delete_its_row_gives_up_the_leadership_all_the_same(
     keys = {
         row["leaseKey"]["S"] for row in scene.dynamodb.scan(TableName=scene.table.name)["Items"]
     }
-    assert keys == {"x", "me", client_version.KEY}
+    assert keys == {"x", "me", coordinator_state.VERSION_KEY}
     me.leave()
     assert "me" in {
         row["leaseKey"]["S"] for row in scene.dynamodb.scan(TableName=scene.table.name)["Items"]
@@ -278,8 +278,8 @@ def put_beside(dynamodb: Any, table: LeaseTable) -> None:
     create_table(dynamodb, f"{table.name}{STATES}", "key")
     create_table(dynamodb, f"{table.name}{WORKERS}", "wid")
     states = Coordination.find(table).states
-    version = {"cv": {"S": client_version.VERSION_3X}, "mb": {"S": "java"}, "mts": {"N": "1"}}
-    assert states.put(client_version.KEY, version, None)
+    version = {"cv": {"S": coordinator_state.VERSION_3X}, "mb": {"S": "java"}, "mts": {"N": "1"}}
+    assert states.put(coordinator_state.VERSION_KEY, version, None)
     assert states.put("Leader", encode_lock(new_lock("java", 120.0, "v-1")), None)
 
 
@@ -295,7 +295,7 @@ def test_a_java_leader_beside_the_leases_is_followed(scene: Scene) -> None:
 
 
 def test_a_leader_without_leases_or_with_one_that_lives_is_alive(scene: Scene) -> None:
-    put_version(scene.dynamodb, scene.table, client_version.VERSION_3X)
+    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
     put_lock(scene.dynamodb, scene.table, "java")
     scene.create("x")
     me = worker(scene.table, scene.time, "me", "count")
@@ -314,7 +314,7 @@ def test_a_leader_that_ended_long_ago_is_not_waited_for(
     scene: Scene, *, age: int, takes: bool
 ) -> None:
     """Its lock holds for two minutes from the first scan of it, but the row of its load is old."""
-    put_version(scene.dynamodb, scene.table, client_version.VERSION_3X)
+    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
     put_lock(scene.dynamodb, scene.table, "java")
     rows = Coordination.among_leases(scene.table, may_share_table=True)
     rows.write_stats(WorkerStats("java", round(wall_clock()) - age))
@@ -340,7 +340,7 @@ def test_who_ends_in_a_leaders_fleet_withdraws_nothing_that_it_holds(scene: Scen
 
 def test_trouble_with_the_rows_makes_nobody_steal_from_a_leaders_fleet(scene: Scene) -> None:
     """And what the leader gives is adopted at once."""
-    put_version(scene.dynamodb, scene.table, client_version.VERSION_3X)
+    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
     put_lock(scene.dynamodb, scene.table, "java")
     scene.create("a", "b", "c", owner="java")
     scene.create("new")
@@ -371,7 +371,7 @@ def test_who_may_not_look_for_the_rows_steals_as_in_a_fleet_without_a_leader(sce
 
 
 def test_who_counts_and_may_not_look_for_tables_of_a_kcl_3_0_tells_its_load(scene: Scene) -> None:
-    put_version(scene.dynamodb, scene.table, client_version.VERSION_3X)
+    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
     put_lock(scene.dynamodb, scene.table, "java")
     me = worker(scene.table, scene.time, "me", "count")
     denied = Fault.error("AccessDeniedException")
@@ -398,7 +398,7 @@ def test_a_shard_that_has_ended_says_nothing_of_its_reader_and_is_given_to_nobod
 
 def test_who_leads_again_balances_at_once(scene: Scene) -> None:
     scene.create(*IDS[:4])
-    put_version(scene.dynamodb, scene.table, client_version.VERSION_3X)
+    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
     report(scene.table, "b")
     told: list[Event] = []
     me = worker(scene.table, scene.time, "a", "count", publish=told.append)

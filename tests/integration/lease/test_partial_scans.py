@@ -11,8 +11,8 @@ import pytest
 
 from deploy.iam import POLICIES, action_of
 from sparkinesis.errors import LeaseTableUnavailableError
-from sparkinesis.lease.assignment.client_version import VERSION_2X
 from sparkinesis.lease.assignment.coordination import Coordination
+from sparkinesis.lease.assignment.coordinator_state import VERSION_2X
 from sparkinesis.lease.assignment.partial_scan import (
     FULL_EVERY,
     OWNER_INDEX,

@@ -11,7 +11,7 @@ import pytest
 from sparkinesis.errors import DuplicateWorkerIdError, LeaseTableNotFoundError
 from sparkinesis.events import Event, LeaseReadable, LeaseUnreadable, OwnerSilent
 from sparkinesis.lease.assignment.assigner import Balance
-from sparkinesis.lease.assignment.client_version import VERSION_3X
+from sparkinesis.lease.assignment.coordinator_state import VERSION_3X
 from sparkinesis.lease.extended_sequence_number import SHARD_END
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan, read_rows

@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from sparkinesis.local import Fault, LocalServer, ManualClock
-from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder
 from sparkinesis.stream.calls.caller import call_client
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.direct.http_answer import StreamedBody
-from sparkinesis.stream.calls.subscription import Subscription
+from sparkinesis.stream.calls.subscription import EventStreamDecoder, Subscription
 from sparkinesis.stream.position import AfterRecord
 from tests.event_stream import INITIAL_RESPONSE, records_event
 from tests.failing import Failing

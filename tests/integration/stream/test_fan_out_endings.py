@@ -30,9 +30,8 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.fan_out import current_subscription
-from sparkinesis.stream.fan_out.current_subscription import SILENCE
+from sparkinesis.stream.fan_out.current_subscription import SILENCE, socket_watch
 from sparkinesis.stream.fan_out.cursor import RETRY
-from sparkinesis.stream.fan_out.socket_watch import socket_watch
 from sparkinesis.stream.position import (
     LATEST,
     SHARD_END,

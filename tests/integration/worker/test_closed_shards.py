@@ -17,7 +17,7 @@ from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.range import read_range
 from sparkinesis.stream.reading.retention import RetentionCheck
 from sparkinesis.stream.reading.shard_cursor import ShardCursor
-from sparkinesis.worker.retrieval.closed_shards import ClosedShards
+from sparkinesis.stream.reading.shard_end import ClosedShards
 from tests.integration.worker.scene import Scene, told
 from tests.pace import eventually
 from tests.streams import put, split
@@ -131,7 +131,7 @@ def test_a_worker_tells_of_a_shard_that_does_not_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The minute is shortened; all else is as it is."""
-    monkeypatch.setattr("sparkinesis.worker.retrieval.closed_shards.WARN_AFTER", 0.5)
+    monkeypatch.setattr("sparkinesis.stream.reading.shard_end.WARN_AFTER", 0.5)
     moto.split_shard(StreamName="s", ShardToSplit=SHARD, NewStartingHashKey="7")
     scene.start({"cleanup_interval": 0.2}, name="closed", stream="s", endpoint=endpoint)
     eventually(lambda: any(f"Shard {SHARD} of stream" in text for text in warnings(caplog)))

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.assignment.client_version import VERSION_3X, Version, VersionRow
 from sparkinesis.lease.assignment.coordination import Coordination
+from sparkinesis.lease.assignment.coordinator_state import VERSION_3X, Version, VersionRow
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.stream.kpl.pack import aggregate

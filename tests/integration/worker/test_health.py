@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sparkinesis.errors import OptionError, StreamNotFoundError
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
-from sparkinesis.stream.fan_out.socket_watch import SocketWatch
+from sparkinesis.stream.fan_out.current_subscription import SocketWatch
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.answering import get

@@ -15,8 +15,7 @@ from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import FetchRequest
-from sparkinesis.worker.retrieval.memory import Account, MemoryBudget
-from sparkinesis.worker.retrieval.memory_estimates import WHOLE_PAGE
+from sparkinesis.worker.retrieval.memory import WHOLE_PAGE, Account, MemoryBudget
 from sparkinesis.worker.retrieval.polling import PolledShard, Polling
 from sparkinesis.worker.retrieval.step_pool import StepPool
 from tests.streams import put

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkinesis.lease.assignment.coordination import Coordination
-from sparkinesis.lease.assignment.leader_lock import (
+from sparkinesis.lease.assignment.coordinator_state import (
     HeldLock,
     SeenLock,
     can_acquire,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from sparkinesis.lease.assignment import client_version, leader_lock
-from sparkinesis.lease.assignment.client_version import (
+from sparkinesis.lease.assignment import coordinator_state
+from sparkinesis.lease.assignment.coordination import seen_in
+from sparkinesis.lease.assignment.coordinator_state import (
+    LeaderLock,
     VersionRow,
+    decode_lock,
     decode_version,
+    encode_lock,
     encode_version,
     missing_row,
 )
-from sparkinesis.lease.assignment.coordination import seen_in
-from sparkinesis.lease.assignment.leader_lock import LeaderLock, decode_lock, encode_lock
 from sparkinesis.lease.assignment.worker_stats import (
     CPU,
     SINGLE_TABLE,
@@ -38,13 +40,13 @@ def _mode() -> VersionRow:
     return row
 
 
-_LOCK = leader_lock.new_lock("worker-1", 10.0, "f4bc4850-5b31-4de2-98a8-86ba7c423730")
+_LOCK = coordinator_state.new_lock("worker-1", 10.0, "f4bc4850-5b31-4de2-98a8-86ba7c423730")
 
 
 def write() -> dict[str, Any]:
     """Return rows, by a name of each: among the leases, and in the tables of a KCL 3.0 to 3.4."""
     released = LeaderLock(_LOCK.owner, _LOCK.duration_ms, _LOCK.version, is_released=True)
-    mode, lock = client_version.KEY, leader_lock.KEY
+    mode, lock = coordinator_state.VERSION_KEY, coordinator_state.LOCK_KEY
     return {
         "the load of a worker": _row("leaseKey", "worker-1", encode_stats(_stats(beside=False))),
         "the load of a worker, beside the leases": _row(

@@ -70,7 +70,7 @@ the leases of all streams count as those of each | every_shard_is_read
     lease.table.rows:TableScan.of
     + return was(self, None) if stream is None else self
 the leases of a former stream are deleted at once | former_leases_are_deleted_by_the_rules
-    lease.rules.former_streams:deletable_streams
+    lease.rules.audit:deletable_streams
     - max(grace, delete_after)
     + 0.0
 the leases of former streams are deleted although they are to stay
@@ -79,14 +79,14 @@ the leases of former streams are deleted although they are to stay
     - self._former.delete_after
     + self._former.delete_after or 0.0
 leases are deleted of former streams that may not go | former_leases_are_deleted_by_the_rules
-    lease.rules.former_streams:deletable_streams
+    lease.rules.audit:deletable_streams
     - if only is None or
     + if True or
 the leases of former streams are never deleted | every_shard_is_read
-    lease.rules.former_streams:deletable_streams
+    lease.rules.audit:deletable_streams
     + return []
 a stream that has left is read on | former_streams_are_left
-    worker.lifecycle.streams.shared_streams:SharedStreams.get
+    worker.lifecycle.streams.tracked:SharedStreams.get
     + return was(self, stream) or self._left.get(stream)
 a stream is opened when those before it are open | other_streams_are_read_in_time | rare
     worker.lifecycle.streams.several_streams:SeveralStreams._start_opening

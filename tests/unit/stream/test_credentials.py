@@ -19,11 +19,10 @@ from botocore.exceptions import (
 )
 
 from sparkinesis.errors import AccessDeniedError, ServiceError, SparkinesisError
+from sparkinesis.lease.table.calls import explain as explain_table
 from sparkinesis.lease.table.client import TableAddress
-from sparkinesis.lease.table.table_errors import explain as explain_table
 from sparkinesis.stream.address import CredentialSource, StreamAddress, is_loopback
-from sparkinesis.stream.calls.credential_errors import spark_is_at_work
-from sparkinesis.stream.calls.explain import explain
+from sparkinesis.stream.calls.explain import explain, spark_is_at_work
 
 ROLE = "arn:aws:iam::123456789012:role/reader"
 SOURCE = CredentialSource("analytics", ROLE, "external-id-1", "me", "https://sts.example")

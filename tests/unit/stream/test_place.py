@@ -8,8 +8,8 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoRegionError
 
 from sparkinesis.errors import StreamNotFoundError
+from sparkinesis.lease.table.calls import explain as explain_table
 from sparkinesis.lease.table.client import TableAddress
-from sparkinesis.lease.table.table_errors import explain as explain_table
 from sparkinesis.stream.address import (
     FOUND_BY_BOTO,
     CredentialSource,

@@ -131,7 +131,7 @@ def run(
             return
         supervised: Any = application._supervised()
         if processes is not None:
-            from sparkinesis.worker.supervision.processes.start import run_in_processes  # noqa: PLC0415
+            from sparkinesis.worker.supervision.processes import run_in_processes  # noqa: PLC0415
 
             count = int(processes) if processes.isdecimal() else processes
             run_in_processes(supervised, count, partial(set_up_logging, log, log_level))

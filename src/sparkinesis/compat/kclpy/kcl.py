@@ -32,7 +32,7 @@ from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer as WorkerCheckpointer
 from sparkinesis.worker.on_error import OnError, Retry, check_policy
 from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
-from sparkinesis.worker.processors.user_methods import (
+from sparkinesis.worker.processors.user_calls import (
     call_user,
     made_by,
     refuse_asynchronous,

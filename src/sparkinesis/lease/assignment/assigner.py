@@ -30,15 +30,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from sparkinesis.lease.assignment import by_count, by_load
-from sparkinesis.lease.assignment.members import (
+from sparkinesis.lease.assignment.moves import AssignSettings, Move, Run, lately, resting
+from sparkinesis.lease.assignment.worker_stats import (
     WorkerLoad,
+    WorkerStats,
     members_of,
     releasing_workers,
     silent_workers,
     unproven_workers,
 )
-from sparkinesis.lease.assignment.moves import AssignSettings, Move, Run, lately, resting
-from sparkinesis.lease.assignment.worker_stats import WorkerStats
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.observations import Observation, renewing_workers, vacant_leases
 from sparkinesis.lease.rules.taker import TakeSettings

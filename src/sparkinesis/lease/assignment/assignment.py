@@ -42,15 +42,16 @@ from sparkinesis.events import (
     ignore,
 )
 from sparkinesis.lease.assignment.assigner import Assigner, Balance
-from sparkinesis.lease.assignment.client_version import Sharing, sharing_of
 from sparkinesis.lease.assignment.coordination import Coordination, CurrentRows, SeenRows, seen_in
-from sparkinesis.lease.assignment.leader_lock import (
+from sparkinesis.lease.assignment.coordinator_state import (
     HeldLock,
     LeaderLock,
     SeenLock,
+    Sharing,
     can_acquire,
     new_lock,
     observe,
+    sharing_of,
 )
 from sparkinesis.lease.assignment.load_report import CpuMeter, LoadReporter
 from sparkinesis.lease.assignment.moves import EACH_TAKES, AssignmentState

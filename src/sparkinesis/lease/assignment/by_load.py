@@ -42,14 +42,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from sparkinesis.lease.assignment import by_count
-from sparkinesis.lease.assignment.members import (
-    EVEN,
-    THROUGHPUT,
-    WorkerLoad,
-    by_throughput,
-    costs_of,
-    room_of,
-)
 from sparkinesis.lease.assignment.moves import (
     Move,
     Rank,
@@ -57,6 +49,14 @@ from sparkinesis.lease.assignment.moves import (
     longest_vacant_first,
     movable_by_owner,
     pop_least,
+)
+from sparkinesis.lease.assignment.worker_stats import (
+    EVEN,
+    THROUGHPUT,
+    WorkerLoad,
+    by_throughput,
+    costs_of,
+    room_of,
 )
 from sparkinesis.lease.lease import Lease
 

@@ -14,18 +14,25 @@ import msgspec
 from msgspec.structs import replace
 
 from sparkinesis.errors import AccessDeniedError, LeaseTableError, LeaseTableNotFoundError
-from sparkinesis.lease.assignment import client_version, leader_lock
-from sparkinesis.lease.assignment.client_version import (
+from sparkinesis.lease.assignment.coordinator_state import (
     INIT,
+    LOCK_KEY,
     VERSION_2X,
+    VERSION_KEY,
+    HeldLock,
+    LeaderLock,
     Sharing,
     VersionRow,
+    acquire_expects,
+    decode_lock,
     decode_version,
+    encode_lock,
     encode_version,
+    heartbeat,
     missing_row,
+    owner_expects,
     sharing_of,
 )
-from sparkinesis.lease.assignment.leader_lock import HeldLock, LeaderLock, decode_lock, encode_lock
 from sparkinesis.lease.assignment.worker_stats import (
     SINGLE_TABLE,
     WorkerStats,
@@ -33,7 +40,7 @@ from sparkinesis.lease.assignment.worker_stats import (
     encode_stats,
     newest,
 )
-from sparkinesis.lease.table.row_table import RowTable
+from sparkinesis.lease.table.calls import RowTable
 from sparkinesis.lease.table.table import LeaseTable
 
 _FIND_EVERY = 60.0
@@ -121,7 +128,7 @@ class Coordination:
     def version(self) -> VersionRow | None:
         """Return the version of the application; None if nobody has set it."""
         for rows in self._places(self.states):
-            item = rows.get(client_version.KEY)
+            item = rows.get(VERSION_KEY)
             if item is not None:
                 return decode_version(item, rows.key)
         return None
@@ -131,7 +138,7 @@ class Coordination:
         known = self.version()
         if known is None:
             self._require_permission()
-            self.states.put(client_version.KEY, encode_version(row), None)
+            self.states.put(VERSION_KEY, encode_version(row), None)
             known = self.version()
         return known or row
 
@@ -179,13 +186,13 @@ class Coordination:
 
         Raises `LeaseTableError` if the row cannot be read: nobody could ever become the leader.
         """
-        item = self.states.get(leader_lock.KEY)
+        item = self.states.get(LOCK_KEY)
         if item is None:
             return None
         lock = decode_lock(item, self.states.key)
         if lock is None:
             raise LeaseTableError(
-                f"The row {leader_lock.KEY!r} in the {self.states} is no lock of a leader. Delete "
+                f"The row {LOCK_KEY!r} in the {self.states} is no lock of a leader. Delete "
                 "the row: a worker then becomes the leader."
             )
         return lock
@@ -197,8 +204,8 @@ class Coordination:
         this call, by this worker's clock.
         """
         self._require_permission()
-        expected = leader_lock.acquire_expects(known)
-        if self.states.put(leader_lock.KEY, encode_lock(lock), expected):
+        expected = acquire_expects(known)
+        if self.states.put(LOCK_KEY, encode_lock(lock), expected):
             return HeldLock(lock, now)
         # The write of an earlier try, whose answer was lost, refuses the next one.
         is_mine = self.lock() == lock
@@ -217,9 +224,9 @@ class Coordination:
             if known is None or not held.wrote(known):
                 return None
             if known.version == version or self.states.update(
-                leader_lock.KEY,
-                leader_lock.heartbeat(known, version),
-                leader_lock.owner_expects(known),
+                LOCK_KEY,
+                heartbeat(known, version),
+                owner_expects(known),
             ):
                 return HeldLock(lock, now)
             # An earlier heartbeat, of which this worker has no answer, may have been written.
@@ -230,7 +237,7 @@ class Coordination:
         self._require_permission()
         known: LeaderLock | None = held.lock
         while known is not None and held.wrote(known):
-            if self.states.delete(leader_lock.KEY, leader_lock.owner_expects(known)):
+            if self.states.delete(LOCK_KEY, owner_expects(known)):
                 return
             known = self.lock()
 

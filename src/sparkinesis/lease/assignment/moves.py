@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from sparkinesis.lease.assignment.members import WorkerLoad
 from sparkinesis.lease.assignment.partial_scan import PartialScan
+from sparkinesis.lease.assignment.worker_stats import WorkerLoad
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.taker import Reach
 

@@ -40,7 +40,7 @@ from sparkinesis.errors import (
     ServiceError,
     SparkinesisError,
 )
-from sparkinesis.lease.assignment import client_version, leader_lock
+from sparkinesis.lease.assignment.coordinator_state import LOCK_KEY, VERSION_KEY
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.observations import Observation
 from sparkinesis.lease.table.rows import TableScan, read_rows
@@ -175,7 +175,7 @@ class PartialScans:
         try:
             owned = keys_of(self._table, self._worker_id)
             keys = rows_to_read(scan, owned, held, unfinished)
-            rows = read_some(self._table, [*keys, leader_lock.KEY, client_version.KEY])
+            rows = read_some(self._table, [*keys, LOCK_KEY, VERSION_KEY])
         except LeaseTableUnavailableError:
             raise
         except (AccessDeniedError, LeaseTableNotFoundError, ServiceError) as error:

@@ -4,7 +4,6 @@ Read `observations` first: what a worker concludes from scans; then `taker`, whi
 takes or requests. `other_workers` says what other workers can do.
 
 Leases follow the shards: `shard_sync` (with `lease_start`) creates, `children` orders the ends of
-shards, `audit` finds holes and the leases to delete, `former_streams` the streams to delete, and
-`auditor` is the worker that does so. `row_streams` says whose a row is, `reset_plan`
-plans an application reset.
+shards, `audit` names the worker that audits, and finds holes and the leases and streams to delete.
+`row_streams` says whose a row is, `reset_plan` plans an application reset.
 """

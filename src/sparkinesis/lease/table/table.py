@@ -12,11 +12,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.errors import LeaseTableError, SparkinesisError, listed
 from sparkinesis.lease.lease import Lease, encode_lease
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.calls import REFUSED, RefusedError, TableCalls, item_of
+from sparkinesis.lease.table.calls import REFUSED, RefusedError, TableCalls, explain, item_of
 from sparkinesis.lease.table.provisioning import Patience, ProvisionOptions, provision
 from sparkinesis.lease.table.rows import BrokenLease, TableScan, read_row, read_rows
 from sparkinesis.lease.table.statements import Failed, write_batch
-from sparkinesis.lease.table.table_errors import explain
 from sparkinesis.lease.table.update import Update, has_landed
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.stream.calls.answers.guards import understood

@@ -15,9 +15,9 @@ from typing import Any
 from sparkinesis.errors import SparkinesisError, listed
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.row_streams import require_no_others, streams_of_rows
+from sparkinesis.lease.table.calls import explain
 from sparkinesis.lease.table.client import TableAddress
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.lease.table.table_errors import explain
 from sparkinesis.monitor.doctor import judge
 from sparkinesis.monitor.doctor.judge import Finding, note, ok, problem, problem_of
 from sparkinesis.monitor.doctor.service import RETRY, FailedCallError, Service, permissions

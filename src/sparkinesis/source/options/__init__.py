@@ -1,7 +1,7 @@
 """The options of the data source: the table of all options, their parsers, and checked values.
 
-`option_table` lists all; `values`, `positions` and `stream_names` parse. `checked_options` reports
-all that is wrong in one error, and has the values for each use.
+`option_table` lists all; `values` and `positions` parse. `checked_options` reports all that is
+wrong in one error, and has the values for each use.
 
 A new option has a row in `OPTIONS` and a field in `checked_options`, a row in docs/options.md (or
 docs/writing.md), its tests in tests/promises.py, and an example and a bad value in

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from sparkinesis.errors import Check, OptionError
 from sparkinesis.source.options.positions import boundary, initial_position
-from sparkinesis.source.options.stream_names import stream_addresses
 from sparkinesis.source.options.values import (
     Parser,
     age,
@@ -39,6 +38,7 @@ from sparkinesis.source.options.values import (
     size,
     size_within,
     some_of,
+    stream_addresses,
     text,
 )
 from sparkinesis.stream.address import DEFAULT_SESSION_NAME, CredentialSource, StreamAddress, shown

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from sparkinesis.source.options.checked_options import ReadOptions
-from sparkinesis.source.options.stream_names import removed_stream
+from sparkinesis.source.options.values import removed_stream
 from sparkinesis.stream.position import ShardRange, user_records_done
 
 if TYPE_CHECKING:

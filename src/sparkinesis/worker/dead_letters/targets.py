@@ -24,7 +24,7 @@ from sparkinesis.stream.address import (
     stream_address,
 )
 from sparkinesis.worker.batches.batch import RecordBatch
-from sparkinesis.worker.processors.user_methods import asynchronous, unfinished, why_not_callable
+from sparkinesis.worker.processors.user_calls import asynchronous, unfinished, why_not_callable
 from sparkinesis.worker.reporting.failures import cut
 from sparkinesis.worker.sink.sink import shortened, stream_label
 

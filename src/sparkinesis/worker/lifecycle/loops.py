@@ -20,7 +20,7 @@ from sparkinesis.errors import (
 from sparkinesis.events import ShardSyncFailed, ShardSyncRecovered, TakingFailed, TakingRecovered
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.lease import Lease, leases_by_stream
-from sparkinesis.lease.rules.auditor import audits
+from sparkinesis.lease.rules.audit import audits
 from sparkinesis.metrics.health.signs import expect, waiting
 from sparkinesis.metrics.repeats import Repeats
 from sparkinesis.status import ShardState

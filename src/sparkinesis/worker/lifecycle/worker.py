@@ -20,7 +20,7 @@ from sparkinesis.metrics.health.liveness import CHECK_EVERY, Liveness
 from sparkinesis.metrics.health.signs import SignOfLife
 from sparkinesis.public import public
 from sparkinesis.status import Failure, ShardStatus, StreamStatus
-from sparkinesis.stream.fan_out.socket_watch import socket_watch
+from sparkinesis.stream.fan_out.current_subscription import socket_watch
 from sparkinesis.stream.position import InitialPosition
 from sparkinesis.worker.lifecycle.consumer_loop import ConsumerLoop
 from sparkinesis.worker.lifecycle.loops import (

@@ -12,7 +12,7 @@ from sparkinesis.errors import ProcessorError
 from sparkinesis.public import public
 from sparkinesis.worker.options import DEFAULT_OPTIONS, WorkerOptions
 from sparkinesis.worker.processors.processor import ProcessorFactory, RecordProcessor, check_factory
-from sparkinesis.worker.processors.user_methods import (
+from sparkinesis.worker.processors.user_calls import (
     ADVICE,
     asynchronous,
     await_user,

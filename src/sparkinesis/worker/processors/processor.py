@@ -12,7 +12,7 @@ from sparkinesis.errors import ProcessorError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import PendingCheckpoint
 from sparkinesis.public import public
-from sparkinesis.worker.processors.user_methods import made_by, refuse_asynchronous, refuse_factory
+from sparkinesis.worker.processors.user_calls import made_by, refuse_asynchronous, refuse_factory
 from sparkinesis.worker.sink.sink import DEFAULT_MAX_AGE, DEFAULT_MAX_BYTES, ParquetSink, ShardSinks
 
 if TYPE_CHECKING:

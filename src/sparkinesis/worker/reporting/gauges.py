@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from sparkinesis.lease.lease import leases_by_stream
-from sparkinesis.lease.rules.auditor import audits
+from sparkinesis.lease.rules.audit import audits
 from sparkinesis.lease.rules.observations import Snapshot
 from sparkinesis.metrics.catalogue import (
     APPLICATION_LAG,

@@ -26,8 +26,7 @@ import msgspec
 from sparkinesis.stream.page import Fetched
 from sparkinesis.stream.position import Position
 from sparkinesis.worker.options import AheadLimits
-from sparkinesis.worker.retrieval.memory import Account, Hold
-from sparkinesis.worker.retrieval.memory_estimates import page_memory, records_within
+from sparkinesis.worker.retrieval.memory import Account, Hold, page_memory, records_within
 from sparkinesis.worker.retrieval.step_pool import StepPool, Work
 from sparkinesis.worker.retrieval.waiting_pages import FetchedPage, WaitingPages
 

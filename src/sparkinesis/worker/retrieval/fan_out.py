@@ -47,7 +47,7 @@ from sparkinesis.worker.aws_options import FanOutOptions
 from sparkinesis.worker.options import AheadLimits
 from sparkinesis.worker.reporting.event_log import DISCARD_EVENTS, EventPublisher
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, PageSource, RetrievalMode
-from sparkinesis.worker.retrieval.memory_estimates import response_memory
+from sparkinesis.worker.retrieval.memory import response_memory
 from sparkinesis.worker.retrieval.polling import Polling
 
 _log = logging.getLogger(__name__)

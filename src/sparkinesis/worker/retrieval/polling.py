@@ -15,7 +15,7 @@ from sparkinesis.stream.reading.shard_cursor import ShardCursor
 from sparkinesis.stream.timing import Timing
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest, RetrievalMode
-from sparkinesis.worker.retrieval.memory_estimates import (
+from sparkinesis.worker.retrieval.memory import (
     LARGEST_RECORD,
     WHOLE_PAGE,
     response_memory,

@@ -1,14 +1,17 @@
-"""`SupervisorState`: the knowledge of a supervisor, and what each event changes in it. Pure."""
+"""`SupervisorState`: the knowledge of a supervisor, and what each event changes in it. Pure.
+
+The texts of notes, which are logged and are `FleetStatus.notes`, are at the end.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sparkinesis.status import FleetState, FleetStatus, WorkerState
-from sparkinesis.worker.supervision import notes
+from sparkinesis.errors import listed
+from sparkinesis.status import FleetState, FleetStatus, ShardStatus, WorkerState
 from sparkinesis.worker.supervision.control_messages import (
     Disconnected,
     Ended,
@@ -18,10 +21,11 @@ from sparkinesis.worker.supervision.control_messages import (
     Report,
     ToSupervisor,
 )
-from sparkinesis.worker.supervision.gathered_reports import GatheredReports
+from sparkinesis.worker.supervision.gathered_reports import GatheredReports, WorkerReports
 from sparkinesis.worker.supervision.reconciling import Action, Restarts, reconcile
-from sparkinesis.worker.supervision.roster import Roster
+from sparkinesis.worker.supervision.roster import Roster, Slot
 from sparkinesis.worker.supervision.supervised import Supervised
+from sparkinesis.worker.supervision.unread import ReportedStream
 
 _LONG_WAIT = 10.0
 """Seconds that a task may wait for Spark before a note says so."""
@@ -86,7 +90,7 @@ class SupervisorState:
     def _joined(self, hello: Hello, now: float) -> SupervisorState:
         state = replace(self, reports=self.reports.add_hello(hello, now))
         if hello.worker_id not in self.roster.members:
-            state = state.note(notes.joined(hello), logging.INFO)
+            state = state.note(_joined(hello), logging.INFO)
         return replace(state, roster=self.roster.joined(hello, now))
 
     def _reported(self, worker_id: str, report: Report, now: float) -> SupervisorState:
@@ -98,9 +102,9 @@ class SupervisorState:
         )
         failing, recovered = reports.streams.news(self.reports.streams)
         if failing:
-            state = state.note(notes.unreadable(worker_id, failing))
+            state = state.note(_unreadable(worker_id, failing))
         if recovered:
-            state = state.note(notes.readable(recovered), logging.INFO)
+            state = state.note(_readable(recovered), logging.INFO)
         for failure in failures if self.roster.rules.are_remote else ():
             line = f"{failure.what}, on worker {worker_id}: {failure.error}\n{failure.traceback}"
             state = state._log(line, logging.ERROR)
@@ -108,7 +112,7 @@ class SupervisorState:
 
     def _ended(self, worker_id: str, message: Ended, now: float) -> SupervisorState:
         roster = self.roster.ended(worker_id, message, now)
-        text = notes.ended(worker_id, message)
+        text = _ended(worker_id, message)
         state = self if text is None else self.note(text)
         return replace(
             state,
@@ -120,7 +124,7 @@ class SupervisorState:
         state, member = self, self.roster.members.get(worker_id)
         if member is not None and member.state is not WorkerState.STANDBY:
             last = self.reports.workers[worker_id]
-            state = self.note(notes.lost(last, now, has_shards=self.supervised.has_shards))
+            state = self.note(_lost(last, now, has_shards=self.supervised.has_shards))
             state = replace(state, reports=state.reports.add_loss(worker_id))
         return replace(state, roster=self.roster.disconnected(worker_id, now))
 
@@ -159,11 +163,11 @@ class SupervisorState:
             if error is None or roster.error is not None:
                 return state
             return state.note(
-                notes.process_ended(error, again, now, has_shards=self.supervised.has_shards)
+                _process_ended(error, again, now, has_shards=self.supervised.has_shards)
             )
         if before.error is None and roster.error is not None:
             return state.note(f"The first workers could not run, and the fleet fails: {error}")
-        return state.note(notes.submitted_again(again, error, now)) if again else state
+        return state.note(_submitted_again(again, error, now)) if again else state
 
     def cannot_run(self, why: str) -> SupervisorState:
         """No worker can run or start from now on."""
@@ -176,7 +180,7 @@ class SupervisorState:
         """Spark is decommissioning the executors of these workers."""
         state = self
         for worker_id in worker_ids:
-            state = state.note(notes.decommissioned(self.reports.workers[worker_id].hello))
+            state = state.note(_decommissioned(self.reports.workers[worker_id].hello))
             state = replace(state, roster=state.roster.decommissioned(worker_id))
         return state
 
@@ -190,7 +194,7 @@ class SupervisorState:
         waiting = sum(slot.is_waiting and slot.empty_since < now - _LONG_WAIT for slot in slots)
         state = self
         if waiting > self.noted_waiting:
-            state = self.note(notes.waiting(waiting, len(slots)))
+            state = self.note(_waiting(waiting, len(slots)))
         return replace(state, noted_waiting=waiting)
 
     def checked_shutdown(self, now: float) -> SupervisorState:
@@ -223,3 +227,117 @@ class SupervisorState:
             restarts=self.restarts.after(roster, actions),
         )
         return state, actions
+
+
+_IN_HAND = "the records that it had in hand are delivered again once their holds end"
+"""What becomes of the records of a queue."""
+
+
+def _joined(hello: Hello) -> str:
+    return f"worker {hello.worker_id} of slot {hello.slot} has joined from {hello.host}"
+
+
+def _decommissioned(hello: Hello) -> str:
+    return (
+        f"The executor of worker {hello.worker_id} on {hello.host} is being decommissioned: the "
+        "worker moves to another one"
+    )
+
+
+def _waiting(count: int, wanted: int) -> str:
+    who = f"{count} of {wanted} workers" if count < wanted else f"No worker runs yet: all {wanted}"
+    text = (
+        f"{who} still wait for Spark to run their tasks. Each worker needs a free core "
+        "(spark.task.cpus) for as long as the fleet runs: add cores or executors, end other jobs, "
+        "or scale the fleet down"
+    )
+    if count < wanted:
+        return text
+    # A worker that cannot connect looks like one that Spark has not started.
+    return (
+        f"{text}. If Spark runs the tasks already, its executors cannot reach this program: set "
+        "host, bind and port of FleetOptions"
+    )
+
+
+def _lost(reported: WorkerReports, now: float, *, has_shards: bool = True) -> str:
+    hello, report = reported.hello, reported.report
+    if not has_shards:
+        what = f"counted {report.records:,} records; {_IN_HAND}"
+    elif not report.shards:
+        what = "listed no shards"
+    else:
+        what = (
+            f"listed {listed(map(_shard, report.shards))}: other workers resume them once its "
+            "leases are released or have expired"
+        )
+    return (
+        f"Lost worker {hello.worker_id} on {hello.host}; its last report, "
+        f"{now - reported.at:.1f} s ago, {what}. Records that it processed after that report are "
+        "not counted"
+    )
+
+
+def _ended(worker_id: str, message: Ended) -> str | None:
+    """Describe the end of a worker; None for a regular one."""
+    if message.error is not None:
+        return f"Worker {worker_id} ended with an error: {message.error}"
+    if not message.was_graceful:
+        return (
+            f"Worker {worker_id} did not shut down in time: records that it had not "
+            "finished are processed again"
+        )
+    return None
+
+
+def _submitted_again(slots: Sequence[Slot], error: str | None, now: float) -> str:
+    """Describe the resubmission of slots whose job has ended."""
+    numbers = ", ".join(str(slot.number) for slot in slots)
+    pause = min(slot.retry_at for slot in slots) - now
+    return (
+        f"The job of slot{'s' if len(slots) > 1 else ''} {numbers} has ended and is submitted "
+        f"again in {pause:.1f} s: {error or 'its workers have shut down'}"
+    )
+
+
+def _process_ended(
+    error: str, again: Sequence[Slot], now: float, *, has_shards: bool = True
+) -> str:
+    """Describe the end of a worker process. again: its slot, if another one takes its place."""
+    if not again:
+        return error
+    pause = again[0].retry_at - now
+    left = "its shards are read on from their checkpoints" if has_shards else _IN_HAND
+    return (
+        f"{error}. Another process takes its place {f'in {pause:.1f} s' if pause else 'now'}; "
+        f"{left}"
+    )
+
+
+def _unreadable(worker_id: str, streams: Sequence[ReportedStream]) -> str:
+    """Describe streams that have become unreadable."""
+    why = streams[0].problem
+    if len(streams) > 1:
+        why = f"{_names(streams)}. The reason for the first: {why}"
+        what = f"{len(streams)} streams"
+    else:
+        what = f"stream {streams[0].stream}"
+    return (
+        f"Worker {worker_id} cannot read {what} now, and tries again; the other streams are not "
+        f"affected: {why}"
+    )
+
+
+def _readable(streams: Sequence[ReportedStream]) -> str:
+    """Describe streams that all workers can read again."""
+    return f"All workers can read stream{'s' if len(streams) > 1 else ''} {_names(streams)} now"
+
+
+def _names(streams: Sequence[ReportedStream]) -> str:
+    return listed(one.stream for one in streams)
+
+
+def _shard(shard: ShardStatus) -> str:
+    if shard.lease in {"", shard.shard_id}:
+        return shard.shard_id
+    return f"{shard.shard_id} of {shard.stream}"

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from sparkinesis.lease.assignment import by_count, by_load
-from sparkinesis.lease.assignment.members import WorkerLoad
 from sparkinesis.lease.assignment.moves import AssignSettings, Move, Run
+from sparkinesis.lease.assignment.worker_stats import WorkerLoad
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 

@@ -8,9 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from sparkinesis.lease.assignment.assigner import Assigner, to_able_workers
-from sparkinesis.lease.assignment.members import members_of
 from sparkinesis.lease.assignment.moves import Move
-from sparkinesis.lease.assignment.worker_stats import CPU, WorkerStats
+from sparkinesis.lease.assignment.worker_stats import CPU, WorkerStats, members_of
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.rules.observations import Observation, observe

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.lease.assignment.members import WorkerLoad
 from sparkinesis.lease.assignment.moves import AssignSettings
+from sparkinesis.lease.assignment.worker_stats import WorkerLoad
 from tests.unit.lease.assignment.fleets import after, fleet, moved, plan, workers
 
 Counts = dict[str, int]

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparkinesis.lease.assignment.members import WorkerLoad
 from sparkinesis.lease.assignment.moves import AssignSettings
+from sparkinesis.lease.assignment.worker_stats import WorkerLoad
 from sparkinesis.lease.lease import Lease
 from tests.examples import examples
 from tests.unit.lease.assignment.fleets import after, cpu, fleet, moved, plan, sums, workers

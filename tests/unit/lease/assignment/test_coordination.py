@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sparkinesis.lease.assignment.coordination import SeenRows, seen_in
-from sparkinesis.lease.assignment.leader_lock import LeaderLock
+from sparkinesis.lease.assignment.coordinator_state import LeaderLock
 from sparkinesis.lease.table.rows import KnownRows, read_rows
 from tests.kcl import COORDINATION, KCL_3, recorded
 

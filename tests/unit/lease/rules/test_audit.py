@@ -1,4 +1,8 @@
-"""Which hash keys have no reader, and which leases no worker needs any more."""
+"""Who audits, which hash keys have no reader, and which leases and streams no worker needs.
+
+The auditor is the worker that Java workers elect as a leader; the numbers are those of a JVM's
+Random.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +15,81 @@ from sparkinesis.lease.rules.audit import (
     Confidence,
     Hole,
     audit_needs_them,
+    auditor,
+    audits,
     deletable,
+    deletable_streams,
     find_hole,
+    java_numbers,
+    java_order,
+    java_shuffle,
+    left_streams,
     missing_hash_ranges,
+    observe_former,
+    unread_former_streams,
 )
+from sparkinesis.lease.rules.observations import Snapshot
+from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.shard import MAX_HASH_KEY, Shard
+from tests.unit.lease.rules.several import lease_of
+
+
+@pytest.mark.parametrize(
+    ("seed", "bounds", "numbers"),
+    [
+        (42, [10] * 12, [0, 3, 8, 4, 0, 5, 5, 8, 9, 3, 2, 2]),
+        (1947, [100] * 8, [63, 25, 95, 69, 2, 18, 61, 0]),
+        (1947, [16] * 8, [10, 5, 0, 4, 7, 7, 11, 7]),
+        (1947, [1, 2, 4, 1 << 30], [0, 0, 0, 276436584]),
+        (-5, [7] * 8, [5, 6, 2, 6, 1, 5, 5, 5]),
+        # Every second draw is rejected for this bound.
+        (0, [(1 << 30) + 1] * 5, [516548029, 663681053, 251269761, 715581077, 542832677]),
+    ],
+)
+def test_numbers_are_javas(seed: int, bounds: list[int], numbers: list[int]) -> None:
+    assert list(java_numbers(seed, bounds)) == numbers
+
+
+@pytest.mark.parametrize(
+    ("count", "order"),
+    [
+        (1, [0]),
+        (2, [0, 1]),
+        (3, [2, 0, 1]),
+        (5, [4, 0, 2, 1, 3]),
+        (8, [2, 3, 0, 6, 4, 7, 1, 5]),
+        (13, [12, 2, 6, 8, 0, 4, 11, 3, 7, 9, 5, 1, 10]),
+    ],
+)
+def test_shuffles_are_javas(count: int, order: list[int]) -> None:
+    assert java_shuffle(range(count), 1947) == order
+
+
+def test_java_sorts_by_utf_16_units() -> None:
+    assert sorted(["\uff5e", "\U0001f600", "a"], key=java_order) == ["a", "\U0001f600", "\uff5e"]
+
+
+def owned(key: str, owner: str | None, checkpoint: str = "5") -> Lease:
+    return Lease(key, key, ExtendedSequenceNumber(checkpoint), owner=owner)
+
+
+def test_the_leader_is_that_of_java_workers() -> None:
+    leases = [owned(f"s{i}", f"w{i % 3:02d}") for i in reversed(range(9))]
+    assert auditor(leases) == "w02"
+    assert auditor([*leases, owned("t", "w03"), owned("u", "w04"), owned("v", None)]) == "w04"
+
+
+def test_nobody_audits_by_a_lease_that_may_be_a_dead_workers() -> None:
+    leases = [owned("s0", "w00"), owned("s1", "w01"), owned("s2", "w02", SHARD_END)]
+    assert auditor([*leases, owned("s3", "w02")]) == "w02"
+    assert auditor(leases) == "w00"
+    assert auditor(leases, expired={"s0"}) == "w01"
+
+
+def test_any_may_lead_where_nothing_is_owned() -> None:
+    assert auditor([]) is None
+    assert auditor([owned("s", None), owned("t", "w", SHARD_END)]) is None
+
 
 MAX = MAX_HASH_KEY
 
@@ -146,3 +220,57 @@ def test_an_audit_needs_finished_leases_while_hash_keys_have_no_reader() -> None
     assert audit_needs_them([ended])
     assert audit_needs_them([ended, low])
     assert not audit_needs_them([ended, low, high])
+
+
+A, B, C = (StreamIdentifier("1", name, 5) for name in "abc")
+
+
+def test_only_streams_that_nobody_wants_or_reads_are_former() -> None:
+    leases = [lease_of(A), lease_of(B, "other"), lease_of(C, "dead")]
+    dead = {leases[2].key}
+    assert unread_former_streams(leases, lambda _: False, dead) == {A, C}
+    assert unread_former_streams(leases, {A}.__contains__, dead) == {C}
+    assert unread_former_streams(leases, lambda _: False) == {A}
+
+
+def test_one_shard_that_is_read_keeps_the_stream_and_a_finished_one_does_not() -> None:
+    finished = lease_of(A, "other", is_finished=True)
+    assert unread_former_streams([finished], lambda _: False) == {A}
+    read = lease_of(A, "other", "shardId-000000000001")
+    assert unread_former_streams([read, finished], lambda _: False) == frozenset()
+    assert unread_former_streams([finished, read], lambda _: False) == frozenset()
+
+
+def test_the_time_counts_from_when_nobody_reads_the_stream_and_begins_anew() -> None:
+    since = observe_former({}, {A}, 1.0)
+    assert observe_former(since, {A, B}, 5.0) == {A: 1.0, B: 5.0}
+    assert observe_former(observe_former(since, {B}, 5.0), {A}, 9.0) == {A: 9.0}
+
+
+@pytest.mark.parametrize(
+    ("after", "now", "expected"),
+    [(None, 1e9, []), (0, 9.9, []), (0, 10.0, [A]), (30, 29.0, []), (30, 30.0, [A])],
+)
+def test_leases_go_after_the_wait_but_not_before_others_could_take_them(
+    after: float | None, now: float, expected: list[StreamIdentifier]
+) -> None:
+    assert deletable_streams({A: 0.0}, now, grace=10.0, delete_after=after) == expected
+
+
+def test_only_those_that_the_user_names() -> None:
+    since = {A: 0.0, B: 0.0, C: 0.0}
+    given = {"b", "1:c:5", "1:a:4"}
+    assert deletable_streams(since, 99.0, grace=1.0, delete_after=0, only=given) == [B, C]
+    assert left_streams({A: 0.0, B: 95.0}, 99.0, 10.0) == {A}
+
+
+def test_each_stream_is_led_by_one_of_its_own_readers() -> None:
+    a, b = lease_of(A, "x"), lease_of(B, "y")
+    seen = Snapshot((a, b))
+    assert audits("x", [a], seen)
+    assert not audits("y", [a], seen)
+    assert sum(audits(worker, [a, b], seen) for worker in "xy") == 1
+    dead = Snapshot((a, b), expired=frozenset({a.key}))
+    assert audits("y", [a], dead), "the owner is dead: any worker may lead"
+    assert audits("y", [a], Snapshot((a, b), audits=True)), "who audits the whole table"
+    assert not audits("x", [a], Snapshot((a, b), audits=False))

@@ -19,8 +19,7 @@ from sparkinesis.source.options.checked_options import (
     stream_read_options,
 )
 from sparkinesis.source.options.option_table import CONNECTOR, OPTIONS, Options, Use
-from sparkinesis.source.options.stream_names import removed_stream
-from sparkinesis.source.options.values import known_regions
+from sparkinesis.source.options.values import known_regions, removed_stream
 from sparkinesis.source.row_columns import SCHEMA
 from sparkinesis.stream.address import CredentialSource, StreamAddress
 from sparkinesis.stream.position import LATEST, FromApplication

@@ -64,7 +64,7 @@ _OF_QUERIES = {
     "stream/calls/explain.py": SPARKS,
     "stream/reading/shard_end.py": {"endingPosition"},  # of batch reads
     "stream/reading/retention.py": {"failOnDataLoss"},  # where no worker takes the loss
-    "lease/table/table_errors.py": _TABLE_OF_A_QUERY,
+    "lease/table/calls.py": _TABLE_OF_A_QUERY,
 }
 """Modules below both doors that have texts for queries, and the options in these."""
 _WIRE = {"streamName"}

@@ -16,10 +16,12 @@ from sparkinesis.stream.page import Fetched, Page, Record, split_page
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, Position
 from sparkinesis.worker.options import DEFAULT_OPTIONS, AheadLimits
 from sparkinesis.worker.retrieval.ahead import FetchAhead, FetchRequest
-from sparkinesis.worker.retrieval.memory import Account, Hold, MemoryBudget
-from sparkinesis.worker.retrieval.memory_estimates import (
+from sparkinesis.worker.retrieval.memory import (
     RECORD_OVERHEAD,
     WHOLE_PAGE,
+    Account,
+    Hold,
+    MemoryBudget,
     page_memory,
     response_memory,
 )

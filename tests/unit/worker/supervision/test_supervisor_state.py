@@ -17,7 +17,7 @@ from sparkinesis.worker.supervision.control_messages import (
     Report,
 )
 from sparkinesis.worker.supervision.gathered_reports import GatheredReports
-from sparkinesis.worker.supervision.processes.process_launcher import how_it_ended
+from sparkinesis.worker.supervision.process_launcher import how_it_ended
 from sparkinesis.worker.supervision.reconciling import (
     Action,
     Cancel,

@@ -12,10 +12,10 @@ from sparkinesis.status import (
     StreamStatus,
     UnreadShard,
 )
-from sparkinesis.worker.supervision import notes
 from sparkinesis.worker.supervision.control_messages import Report
 from sparkinesis.worker.supervision.gathered_reports import GatheredReports
 from sparkinesis.worker.supervision.roster import Roster, Rules
+from sparkinesis.worker.supervision.supervisor_state import _lost, _readable, _unreadable
 from sparkinesis.worker.supervision.unread import LastRead, StreamWatch, last_reads, unread_shards
 from tests.unit.fleet.idle_spark import hello
 
@@ -282,18 +282,16 @@ def test_a_failing_stream_that_leaves_the_application_is_no_recovery() -> None:
 def test_the_notes_name_the_streams_and_the_reason() -> None:
     names = [f"s{n}" for n in range(7)]
     many = watch(("a", 1.0, tuple(failing(name) for name in names)))
-    assert notes.unreadable("w", list(many.known.values())) == (
+    assert _unreadable("w", list(many.known.values())) == (
         "Worker w cannot read 7 streams now, and tries again; the other streams are not affected: "
         "s0, s1, s2, s3, s4 and 2 more. The reason for the first: AccessDeniedError: no"
     )
-    assert (
-        notes.readable(list(many.known.values())[:2]) == "All workers can read streams s0, s1 now"
-    )
+    assert _readable(list(many.known.values())[:2]) == "All workers can read streams s0, s1 now"
 
 
 def test_the_note_of_a_lost_worker_names_stream_and_shard() -> None:
     reports = with_reports(("a", 1.0, Report((shard(WEB, 0, 0),), 0, True)))
-    assert f"listed {SHARD} of web: other workers" in notes.lost(reports.workers["a"], 2.0)
+    assert f"listed {SHARD} of web: other workers" in _lost(reports.workers["a"], 2.0)
 
 
 def test_the_streams_of_a_worker_that_has_left_are_forgotten() -> None:

@@ -11,7 +11,7 @@ from sparkinesis.compat.kclpy.messages import (
     ShutdownInput,
     ShutdownRequestedInput,
 )
-from sparkinesis.worker.processors.user_methods import call_user
+from sparkinesis.worker.processors.user_calls import call_user
 
 
 class RecordProcessorBase:

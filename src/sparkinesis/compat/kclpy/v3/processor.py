@@ -13,7 +13,7 @@ from sparkinesis.compat.kclpy.messages import (
     ShutdownRequestedInput,
 )
 from sparkinesis.compat.kclpy.v2.processor import RecordProcessorBase as Version2
-from sparkinesis.worker.processors.user_methods import call_user
+from sparkinesis.worker.processors.user_calls import call_user
 
 
 class RecordProcessorBase:

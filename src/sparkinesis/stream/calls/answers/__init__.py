@@ -1,6 +1,5 @@
 """Reads and decodes the service's answers: pages of records, and the events of subscriptions.
 
 `guards` refuses answers that are too late, too long, in another form, or without end. `decoding`
-makes pages and events, in order within each; `cbor` reads pages that are no JSON; `event_stream`
-parses a subscription's frames.
+makes pages and events, in order within each; `cbor` reads pages that are no JSON.
 """

@@ -50,8 +50,7 @@ from sparkinesis.worker.lifecycle.shard.selection import (
 from sparkinesis.worker.lifecycle.shard.starting import StartCheck
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.retrieval.ahead import FetchAhead
-from sparkinesis.worker.retrieval.batch_cutter import BatchCutter
-from sparkinesis.worker.retrieval.waiting_pages import FetchedPage
+from sparkinesis.worker.retrieval.waiting_pages import BatchCutter, FetchedPage
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from functools import partial
 from sparkinesis.errors import OptionError
 from sparkinesis.events import FormerStreamDeleted, FormerStreamKept
 from sparkinesis.lease.lease import Lease, leases_by_stream
-from sparkinesis.lease.rules.former_streams import (
+from sparkinesis.lease.rules.audit import (
     deletable_streams,
     left_streams,
     observe_former,

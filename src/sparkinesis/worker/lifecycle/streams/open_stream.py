@@ -16,10 +16,10 @@ from sparkinesis.lease.shards.shard_syncer import ShardSyncer
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.status import StreamStatus
 from sparkinesis.stream.address import StreamIdentifier, StreamMark
+from sparkinesis.stream.reading.shard_end import ClosedShards
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings
 from sparkinesis.worker.reporting.gauges import StreamCounts
 from sparkinesis.worker.retrieval.ahead import RetrievalMode
-from sparkinesis.worker.retrieval.closed_shards import ClosedShards
 
 _ASK_AGAIN = 2.0
 """Seconds between two questions which stream has the name, while that is in doubt."""

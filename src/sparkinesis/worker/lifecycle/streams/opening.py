@@ -34,13 +34,13 @@ from sparkinesis.stream.calls.stream_identity import (
     require_same,
 )
 from sparkinesis.stream.position import CLOCKS_DIFFER_MS, AtTimestamp, InitialPosition
+from sparkinesis.stream.reading.shard_end import ClosedShards
 from sparkinesis.worker.lifecycle.settings import ConsumerSettings, WorkerSettings
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.lifecycle.streams.stream_config import StreamSettings
 from sparkinesis.worker.lifecycle.streams.tracked import Tracked
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.retrieval.ahead import RetrievalMode
-from sparkinesis.worker.retrieval.closed_shards import ClosedShards
 from sparkinesis.worker.retrieval.fan_out import ConsumerRegistration, FanOut
 from sparkinesis.worker.retrieval.polling import Polling
 

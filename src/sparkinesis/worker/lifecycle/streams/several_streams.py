@@ -32,7 +32,7 @@ from sparkinesis.errors import (
 )
 from sparkinesis.events import StreamFailing, StreamReadable, StreamRemoved
 from sparkinesis.lease.lease import leases_by_stream
-from sparkinesis.lease.rules.auditor import audits
+from sparkinesis.lease.rules.audit import audits
 from sparkinesis.lease.rules.observations import Snapshot
 from sparkinesis.lease.rules.row_streams import require_several_streams
 from sparkinesis.lease.shards.stream_leases import made_anew
@@ -53,10 +53,10 @@ from sparkinesis.worker.lifecycle.streams.background import Background, LastingP
 from sparkinesis.worker.lifecycle.streams.former_leases import FormerLeases
 from sparkinesis.worker.lifecycle.streams.open_stream import OpenStream
 from sparkinesis.worker.lifecycle.streams.opening import ShutDownError, StreamOpener, rows_by_stream
-from sparkinesis.worker.lifecycle.streams.shared_streams import SharedStreams
 from sparkinesis.worker.lifecycle.streams.stream_config import FormerStreams, StreamSettings
 from sparkinesis.worker.lifecycle.streams.stream_question import StreamQuestion
 from sparkinesis.worker.lifecycle.streams.tracked import (
+    SharedStreams,
     Tracked,
     clash,
     has_earlier_epoch,

@@ -22,7 +22,7 @@ from sparkinesis.worker.on_error import OnError, check_policy
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.function_processors import Processor, RecordFunction
 from sparkinesis.worker.processors.processor import ProcessorFactory
-from sparkinesis.worker.processors.user_methods import asynchronous, why_not_callable
+from sparkinesis.worker.processors.user_calls import asynchronous, why_not_callable
 
 _MOST_NAMED = 5
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from sparkinesis.stream.address import StreamAddress
-from sparkinesis.stream.reading.shard_end import WARN_AFTER
+from sparkinesis.stream.reading.shard_end import CHECK_AGAIN, WARN_AFTER, ClosedShards
 from sparkinesis.stream.shard import Shard
-from sparkinesis.worker.retrieval.closed_shards import CHECK_AGAIN, ClosedShards
 
 SHARD = "shardId-000000000000"
 

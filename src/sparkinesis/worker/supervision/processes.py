@@ -14,15 +14,15 @@ from typing import Any, Literal, TypeAlias
 
 from sparkinesis.errors import OptionError
 from sparkinesis.worker.lifecycle.signals import graceful_on_signals
-from sparkinesis.worker.supervision.processes.process_launcher import (
+from sparkinesis.worker.supervision.process_launcher import (
     ProcessLauncher,
     check_main_module,
     exit_if_imported,
 )
-from sparkinesis.worker.supervision.processes.worker_process import KILL_AFTER, REPORT_EVERY
 from sparkinesis.worker.supervision.roster import ProcessRules
 from sparkinesis.worker.supervision.supervised import Destination, Supervised, check_picklable
 from sparkinesis.worker.supervision.supervisor import Supervisor
+from sparkinesis.worker.supervision.worker_process import KILL_AFTER, REPORT_EVERY
 
 _log = logging.getLogger(__name__)
 

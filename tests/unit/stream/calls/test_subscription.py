@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sparkinesis.errors import CorruptEventStreamError
 from sparkinesis.local.wire.push import framed
-from sparkinesis.stream.calls.answers.event_stream import EventStreamDecoder, HeaderValue
+from sparkinesis.stream.calls.subscription import EventStreamDecoder, HeaderValue
 from tests.event_stream import INITIAL_RESPONSE, records_event
 
 Decoded = list[tuple[dict[str, HeaderValue], bytes]]

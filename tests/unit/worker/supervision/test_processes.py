@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkinesis.errors import OptionError
-from sparkinesis.worker.supervision.processes.start import process_count, usable_cpus
+from sparkinesis.worker.supervision.processes import process_count, usable_cpus
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.0, "two", "2", None])

@@ -16,7 +16,7 @@ import pytest
 from sparkinesis.application import Application
 from sparkinesis.errors import ProcessorError
 from sparkinesis.worker.processors.processor import RecordProcessor, make_processor
-from sparkinesis.worker.processors.user_methods import call_user
+from sparkinesis.worker.processors.user_calls import call_user
 
 NAMES = ("initialize", "process_records", "lease_lost", "shard_ended", "shutdown_requested")
 

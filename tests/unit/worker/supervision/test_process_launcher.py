@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from sparkinesis.errors import ProcessorError
-from sparkinesis.worker.supervision.processes.process_launcher import check_main_module
+from sparkinesis.worker.supervision.process_launcher import check_main_module
 
 
 def test_what_an_interactive_session_has_defined_is_refused(

@@ -33,10 +33,10 @@ from sparkinesis.worker.supervision.control_messages import (
     decode_for_supervisor,
     encode,
 )
-from sparkinesis.worker.supervision.processes.worker_process import ProcessSpec, run
 from sparkinesis.worker.supervision.supervised import Supervised
 from sparkinesis.worker.supervision.supervisor import Launcher, Post, message_of
 from sparkinesis.worker.supervision.supervisor_state import SupervisorState
+from sparkinesis.worker.supervision.worker_process import ProcessSpec, run
 
 _log = logging.getLogger(__name__)
 
