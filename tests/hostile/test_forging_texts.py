@@ -22,8 +22,7 @@ from sparkinesis.stream.position import TRIM_HORIZON
 from sparkinesis.terminal.printing import print_table, say
 from sparkinesis.terminal.view import ShardRow, View, summary_line
 from sparkinesis.ui import texts
-from sparkinesis.ui.reported import Reported
-from sparkinesis.ui.watcher import PageSnapshot
+from sparkinesis.ui.watcher import PageSnapshot, Reported
 from sparkinesis.worker.reporting.event_log import EventLog
 from sparkinesis.worker.reporting.log_context import LOG_FORMAT, LogContext
 from tests.answering import answering

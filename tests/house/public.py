@@ -121,8 +121,8 @@ def _commands(name: str, command: Any) -> Iterator[str]:
 def metrics() -> Iterator[str]:
     """Yield each metric with its labels and its names in Prometheus, CloudWatch, OpenTelemetry."""
     systems = [
-        _first(f"sparkinesis.metrics.{system}.{home}" for home in homes).names_of
-        for system, homes in _HOMES_OF_NAMES.items()
+        _first(f"sparkinesis.metrics.{home}" for home in homes).names_of
+        for homes in _HOMES_OF_NAMES
     ]
     catalogue = importlib.import_module("sparkinesis.metrics.catalogue")
     for one in catalogue.CATALOGUE:
@@ -136,8 +136,11 @@ def metrics() -> Iterator[str]:
                 yield f"metric {named.name}{operation}"
 
 
-_HOMES_OF_NAMES = {"cloudwatch": ("data", "names"), "otel": ("instruments", "names")}
-"""The modules that name metrics in a system: today's, and that of older checkouts."""
+_HOMES_OF_NAMES = (
+    ("cloudwatch.data", "cloudwatch.names"),
+    ("instruments", "otel.instruments", "otel.names"),
+)
+"""The modules that name metrics in each system: today's, then those of older checkouts."""
 
 
 def _first(names: Iterable[str]) -> Any:

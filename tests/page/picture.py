@@ -20,8 +20,8 @@ from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.stream.address import CredentialSource
-from sparkinesis.ui.reported import WorkerUrls
 from sparkinesis.ui.serving import serve_table
+from sparkinesis.ui.watcher import WorkerUrls
 from sparkinesis.worker.options import WorkerOptions
 from sparkinesis.worker.processors.processor import RecordProcessor
 from tests.page.browser import Browser

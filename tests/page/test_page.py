@@ -12,7 +12,7 @@ import pytest
 from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
 from sparkinesis.ui.page_columns import CLOSED, UNREAD
-from sparkinesis.ui.reported import WorkerUrls
+from sparkinesis.ui.watcher import WorkerUrls
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.command import call, objects, place_of
 from tests.integration.ui.conftest import Serve

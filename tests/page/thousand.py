@@ -13,8 +13,8 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.stream.address import CredentialSource
-from sparkinesis.ui.reported import NOTHING_REPORTED
 from sparkinesis.ui.serving import serve_table
+from sparkinesis.ui.watcher import NOTHING_REPORTED
 from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.page.browser import Browser
 

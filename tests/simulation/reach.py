@@ -102,7 +102,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("stream/reading/early_records.py", "threading.Lock at import"): (
         "The lock guards a set, and nothing waits while it is held."
     ),
-    ("metrics/otel/instruments.py", "threading.Lock at import"): _EXPORTERS,
+    ("metrics/instruments.py", "threading.Lock at import"): _EXPORTERS,
     ("metrics/prometheus.py", "threading.Lock at import"): _EXPORTERS,
     ("metrics/health/pages.py", "socketserver"): "Simulated workers serve no HTTP.",
     **dict.fromkeys(

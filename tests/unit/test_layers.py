@@ -135,7 +135,7 @@ FOLDERS: dict[str, dict[str, set[str]]] = {
     },
     "worker/lifecycle": {"streams": set(), "shard": set()},
     "monitor": {"doctor": set()},
-    "metrics": {"cloudwatch": set(), "health": set(), "otel": set()},
+    "metrics": {"cloudwatch": set(), "health": set()},
     "source": {
         "options": set(),
         "planning": {"options"},

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from sparkinesis.cli.command_options import SETTINGS, PlainCommand, PlainGroup
 from sparkinesis.cli.compile_pyspark import compile_pyspark
 from sparkinesis.cli.convert_leases import convert_leases
 from sparkinesis.cli.doctor import doctor
-from sparkinesis.cli.leases import leases
-from sparkinesis.cli.line import SETTINGS, PlainCommand, PlainGroup
+from sparkinesis.cli.leases import leases, top
 from sparkinesis.cli.queues.commands import queues
 from sparkinesis.cli.reset import reset, restart
 from sparkinesis.cli.running.init import init
@@ -22,7 +22,6 @@ from sparkinesis.cli.streams.dead_letters import dead_letters
 from sparkinesis.cli.streams.put import put
 from sparkinesis.cli.streams.shards import shards
 from sparkinesis.cli.streams.tail import tail
-from sparkinesis.cli.top import top
 from sparkinesis.local.command import local
 from sparkinesis.public import __version__
 

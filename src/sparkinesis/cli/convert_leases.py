@@ -20,8 +20,8 @@ from sparkinesis.cli.command_options import (
     errors_in_one_line,
     print_objects,
     require_confirmable,
+    stream_names,
 )
-from sparkinesis.cli.line import stream_names
 from sparkinesis.errors import OptionError, SparkinesisError, listed
 from sparkinesis.lease.lease import Lease
 from sparkinesis.monitor.chosen_streams import ChosenStreams

@@ -12,10 +12,11 @@ from sparkinesis.cli.command_options import (
     Endpoint,
     Profile,
     Region,
+    application_names,
     errors_in_one_line,
     print_objects,
+    stream_names,
 )
-from sparkinesis.cli.line import application_names, stream_names
 from sparkinesis.errors import OptionError, listed
 from sparkinesis.stream.address import (
     CredentialSource,

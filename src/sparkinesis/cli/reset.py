@@ -22,8 +22,8 @@ from sparkinesis.cli.command_options import (
     errors_in_one_line,
     print_objects,
     require_confirmable,
+    stream_names,
 )
-from sparkinesis.cli.line import stream_names
 from sparkinesis.errors import UnfinishedResetError
 from sparkinesis.monitor.chosen_streams import ChosenStreams, shown_names
 from sparkinesis.monitor.lease_report import checkpoint_object, reset_texts

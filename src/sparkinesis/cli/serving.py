@@ -53,7 +53,7 @@ def ui(
     ] = 2.0,
 ) -> None:
     """Serve a page of an application: its shards over time, their owners, their lag."""
-    from sparkinesis.ui.reported import WorkerUrls  # noqa: PLC0415 - slow to import
+    from sparkinesis.ui.watcher import WorkerUrls  # noqa: PLC0415 - slow to import
     from sparkinesis.worker.lifecycle.signals import handling  # noqa: PLC0415 - as above
 
     over = threading.Event()

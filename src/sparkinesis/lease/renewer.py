@@ -17,7 +17,7 @@ from sparkinesis.lease.table.statements import batches_of
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError, OwnWrites
 from sparkinesis.metrics.catalogue import RENEWAL_DURATION
-from sparkinesis.metrics.health.signs import helping
+from sparkinesis.metrics.health.liveness import helping
 from sparkinesis.metrics.metrics import FAILED, OFF, OK, Metrics, timed
 from sparkinesis.metrics.repeats import Repeats
 

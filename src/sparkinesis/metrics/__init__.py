@@ -10,9 +10,9 @@ An exporter of your own implements `MetricsExporter`; `Measured` names the worke
 """
 
 # In this folder: `catalogue` lists each `metric`; `metrics` gives a measurement to all systems,
-# reads gauges and takes time. Systems: `tally` in memory, `prometheus`, `opentelemetry` with
-# `otel`, `cloudwatch`. `tracing` opens spans, `repeats` thins out repeated logs, `health` serves
-# pages.
+# reads gauges, takes time and opens spans. Systems: `tally` in memory, `prometheus`,
+# `opentelemetry` with its `instruments` and `spans`, `cloudwatch`. `repeats` thins out repeated
+# logs, `health` serves pages.
 #
 # A new metric is an entry of `catalogue`; all systems have it from there. A counter is added by
 # the table of `worker/reporting/event_log` if an event says it, else where it happens. A shard's

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING
 
 from sparkinesis.errors import OptionError
 from sparkinesis.metrics.metric import Measured
-from sparkinesis.metrics.metrics import GaugeReaders, Metrics
-from sparkinesis.metrics.tracing import Tracing
+from sparkinesis.metrics.metrics import GaugeReaders, Metrics, Tracing
 from sparkinesis.public import public_metrics
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
 
-    from sparkinesis.metrics.otel.instruments import Instruments
+    from sparkinesis.metrics.instruments import Instruments
 
 _log = logging.getLogger(__name__)
 
@@ -61,11 +60,11 @@ class OpenTelemetryMetrics:
         require_opentelemetry()
         from opentelemetry import metrics, trace  # noqa: PLC0415 - an extra
 
-        from sparkinesis.metrics.otel.instruments import (  # noqa: PLC0415 - as above
+        from sparkinesis.metrics.instruments import (  # noqa: PLC0415 - as above
             instruments_of,
             scope_attributes,
         )
-        from sparkinesis.metrics.otel.spans import OtelTracing  # noqa: PLC0415
+        from sparkinesis.metrics.spans import OtelTracing  # noqa: PLC0415
         from sparkinesis.public import __version__  # noqa: PLC0415
 
         attributes = scope_attributes(measured)

@@ -16,9 +16,8 @@ from sparkinesis.metrics.catalogue import (
     SHARD_UNREAD,
     TABLE_LOOK_AGE,
 )
-from sparkinesis.metrics.health.liveness import Liveness, Part
+from sparkinesis.metrics.health.liveness import Liveness, Part, SignOfLife, expect
 from sparkinesis.metrics.health.pages import ServedTally, pages
-from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.metrics.metrics import Sample
 from sparkinesis.monitor.application_snapshot import ApplicationSnapshot
 from sparkinesis.monitor.chosen_streams import ChosenStreams

@@ -31,7 +31,7 @@ import msgspec
 
 from sparkinesis.errors import ProcessorError
 from sparkinesis.events import BatchAction, DeadLetterRefused, DeadLetterStored, HandlerFailed
-from sparkinesis.metrics.health.signs import detach
+from sparkinesis.metrics.health.liveness import detach
 from sparkinesis.queue.client import Received
 from sparkinesis.queue.hold_rules import ACKNOWLEDGE, RELEASE, Settlement, retry_seconds, verdict
 from sparkinesis.queue.holds import HoldKeeper

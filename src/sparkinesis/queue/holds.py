@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from sparkinesis.events import HoldLost
 from sparkinesis.metrics.catalogue import QUEUE_ACKNOWLEDGED, QUEUE_EXTENSIONS, QUEUE_REFUSALS
-from sparkinesis.metrics.health.signs import expect
+from sparkinesis.metrics.health.liveness import expect
 from sparkinesis.queue.client import Answered, Received
 from sparkinesis.queue.hold_rules import RELEASE, Meaning, Settlement, extension_due
 from sparkinesis.queue.lanes import Lane, Told

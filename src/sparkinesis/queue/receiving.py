@@ -24,7 +24,7 @@ from sparkinesis.metrics.catalogue import (
     QUEUE_RECEIVES_FAILED,
     QUEUE_REDELIVERED,
 )
-from sparkinesis.metrics.health.signs import expect
+from sparkinesis.metrics.health.liveness import expect
 from sparkinesis.queue.client import MOST_ENTRIES, Received
 from sparkinesis.queue.hold_rules import spare_places
 from sparkinesis.queue.settings import ReceiverSettings

@@ -19,8 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import WorkerFailed
 from sparkinesis.metrics.catalogue import QUEUE_IN_HAND
-from sparkinesis.metrics.health.liveness import CHECK_EVERY, Liveness
-from sparkinesis.metrics.health.signs import SignOfLife, expect
+from sparkinesis.metrics.health.liveness import CHECK_EVERY, Liveness, SignOfLife, expect
 from sparkinesis.metrics.metrics import Metrics, Sample
 from sparkinesis.public import public_queue
 from sparkinesis.queue.client import QueueClient

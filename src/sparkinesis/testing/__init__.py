@@ -14,8 +14,8 @@ Without pytest, `Sandbox` is a context manager. Needs the extra: pip install 'sp
 
 # In this folder: `sandbox` is the fixture, over the `world` of a test and its records;
 # `application_run` runs programs, `processed` knows what is done, `queue_run` runs those of queues,
-# of which `queue_calls` knows it. `quick` leaves waits out, `plugin` has pytest's fixtures. The
-# lease table is `local/lease_tables`.
+# of which `queue_calls` knows it. `plugin` has pytest's fixtures. The lease table is
+# `local/lease_tables`.
 
 from __future__ import annotations
 

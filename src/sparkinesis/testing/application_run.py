@@ -19,8 +19,7 @@ from sparkinesis.public import public_testing
 from sparkinesis.status import Failure
 from sparkinesis.stream.timing import Timing
 from sparkinesis.testing.processed import Progress, Put, WatchedCalls
-from sparkinesis.testing.quick import quick
-from sparkinesis.testing.world import Given
+from sparkinesis.testing.world import Given, quick
 from sparkinesis.worker.batches.user_record import UserRecord
 from sparkinesis.worker.lifecycle.new_worker import new_worker
 from sparkinesis.worker.lifecycle.worker import Worker

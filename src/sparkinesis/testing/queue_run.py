@@ -19,8 +19,7 @@ from sparkinesis.stream.kpl.unpack import deaggregate
 from sparkinesis.stream.page import Record
 from sparkinesis.stream.timing import Timing
 from sparkinesis.testing.queue_calls import LOOK_EVERY, Journal, Life
-from sparkinesis.testing.quick import quick_queue
-from sparkinesis.testing.world import STREAM, Given
+from sparkinesis.testing.world import STREAM, Given, quick_queue
 from sparkinesis.worker.reporting.failures import merge
 
 if TYPE_CHECKING:

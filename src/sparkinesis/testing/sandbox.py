@@ -12,8 +12,7 @@ from sparkinesis.public import public_testing
 from sparkinesis.queue.application import QueueApplication
 from sparkinesis.testing.application_run import ApplicationRun
 from sparkinesis.testing.queue_run import QueueRun
-from sparkinesis.testing.quick import REGION, quick
-from sparkinesis.testing.world import STREAM, Given, World
+from sparkinesis.testing.world import REGION, STREAM, Given, World, quick
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

@@ -4,7 +4,7 @@
 the extra ``ui``.
 
 `serving` starts it. `watcher` takes snapshots of the application in a thread, with what workers
-report (`reported`). `page_columns` and `texts` make them ready to draw, `browser_page` draws,
+report. `page_columns` and `texts` make them ready to draw, `browser_page` draws,
 `page_server` serves; `orders` carries out an operator's orders.
 """
 

@@ -14,7 +14,7 @@ from sparkinesis.monitor.chosen_streams import ChosenStreams
 if TYPE_CHECKING:
     from sparkinesis.fleet.fleet import Fleet
     from sparkinesis.lease.table.table import LeaseTable
-    from sparkinesis.ui.reported import Reported
+    from sparkinesis.ui.watcher import Reported
 
 PORT = 9410
 _TABLE_COMES = 120.0
@@ -54,7 +54,7 @@ def serve(fleet: Fleet, *, port: int = PORT, interval: float = 2.0) -> LivePage:
     Raises `OptionError` for a port that is taken, or if the extra ``ui`` is not installed, and the
     errors of the first snapshot, such as `AccessDeniedError`.
     """
-    from sparkinesis.ui.reported import of_fleet  # noqa: PLC0415 - as the page is
+    from sparkinesis.ui.watcher import of_fleet  # noqa: PLC0415 - as the page is
 
     application, table = fleet.application, fleet.application.table()
     _await_table(table, lambda: fleet.status().state.is_over)

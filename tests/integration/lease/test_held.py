@@ -25,7 +25,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.update import Update
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault
-from sparkinesis.metrics.health.signs import SignOfLife
+from sparkinesis.metrics.health.liveness import SignOfLife
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from tests.failing import Failing

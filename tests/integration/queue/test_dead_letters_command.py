@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.cli.queues.choosing import DeadLetterFilter
-from sparkinesis.cli.queues.holding import VISIBILITY, Holding
+from sparkinesis.cli.queues.holding import VISIBILITY, DeadLetterFilter, Holding
 from sparkinesis.local import Call, Fault
 from sparkinesis.queue.client import DEAD_LETTERS, QueueClient
 from sparkinesis.queue.finding import Queues

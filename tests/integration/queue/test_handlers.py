@@ -13,7 +13,7 @@ import pytest
 
 from sparkinesis.errors import OptionError, ProcessorError
 from sparkinesis.local import Fault
-from sparkinesis.metrics.health.signs import SignOfLife, expect
+from sparkinesis.metrics.health.liveness import SignOfLife, expect
 from sparkinesis.queue.application import SupervisedQueue
 from sparkinesis.queue.finding import NewQueue
 from sparkinesis.queue.record import QueueRecord

@@ -10,8 +10,8 @@ import pytest
 from sparkinesis.local import LocalServer
 from sparkinesis.monitor.chosen_streams import ChosenStreams
 from sparkinesis.stream.address import CredentialSource
-from sparkinesis.ui.reported import NOTHING_REPORTED, Reported
 from sparkinesis.ui.serving import LivePage, serve_table
+from sparkinesis.ui.watcher import NOTHING_REPORTED, Reported
 from tests.integration.worker.conftest import (  # noqa: F401 - fixtures
     application,
     credentials,

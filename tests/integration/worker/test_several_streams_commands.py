@@ -13,8 +13,8 @@ from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.moving.application_reset import StreamToReset, plan_resets
 from sparkinesis.local.faults import Fault
-from sparkinesis.monitor.lag_watch import LagWatch
 from sparkinesis.monitor.lags import Lag, LagStreams, lag_client
+from sparkinesis.monitor.lease_monitor import LagWatch
 from sparkinesis.stream.address import StreamIdentifier, address_of
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST

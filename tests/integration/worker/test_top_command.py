@@ -25,8 +25,8 @@ from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Fault
-from sparkinesis.monitor.lag_watch import LagWatch
 from sparkinesis.monitor.lags import Lag, LagStreams, lag_client
+from sparkinesis.monitor.lease_monitor import LagWatch
 from sparkinesis.stream.address import address_of
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sparkinesis import Application, WorkerOptions
 from sparkinesis.local import LocalServer
 from sparkinesis.queue import NewQueue, QueueApplication, QueueOptions, QueueRecord
-from sparkinesis.testing.quick import quick
+from sparkinesis.testing.world import quick
 from tests.interop.producers.judging import Seen
 from tests.interop.servers import REGION
 

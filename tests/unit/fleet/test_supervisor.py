@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sparkinesis.errors import OptionError
 from sparkinesis.fleet.fleet import Fleet
 from sparkinesis.metrics.catalogue import FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
-from sparkinesis.metrics.health import liveness, signs
+from sparkinesis.metrics.health import liveness
 from sparkinesis.metrics.tally import DEPARTED, GatheredSeries, Series
 from sparkinesis.status import FleetState, FleetStatus, WorkerState, WorkerStatus
 from sparkinesis.worker.supervision.control_messages import Ended, Report
@@ -153,8 +153,8 @@ def test_a_fleet_whose_thread_stands_still_is_not_live(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = threading.Event()
-    monkeypatch.setattr(signs, "PATIENCE", 0.2)
-    monkeypatch.setattr(signs, "_MARGIN", 0.2)
+    monkeypatch.setattr(liveness, "PATIENCE", 0.2)
+    monkeypatch.setattr(liveness, "_MARGIN", 0.2)
     monkeypatch.setattr(liveness, "CONFIRMED", 0.5)
     monkeypatch.setattr(fleet._supervisor, "_handle", lambda *_: go_on.wait())
     tell(fleet, hello())

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from sparkinesis.metrics import catalogue
 from sparkinesis.metrics.cloudwatch.data import names_of as cloudwatch_names
+from sparkinesis.metrics.instruments import names_of as otel_names
 from sparkinesis.metrics.metric import KclName, Level, Metric
-from sparkinesis.metrics.otel.instruments import names_of as otel_names
 
 PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
 

@@ -1,4 +1,4 @@
-"""A system that fails costs the others no measurement, and the caller meets no error."""
+"""A system that fails costs the others no measurement, no span, and the caller meets no error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,16 @@ import pytest
 from sparkinesis import OptionError
 from sparkinesis.metrics.catalogue import PROCESS_DURATION, RECORDS_PROCESSED
 from sparkinesis.metrics.metric import Measured, Scope
-from sparkinesis.metrics.metrics import OFF, AllMetrics, Metrics, measured, metrics_of
+from sparkinesis.metrics.metrics import (
+    NO_TRACING,
+    OFF,
+    AllMetrics,
+    Metrics,
+    NoTracing,
+    measured,
+    metrics_of,
+    tracing_of,
+)
 from sparkinesis.metrics.tally import Tally
 from tests.tallies import Raising
 
@@ -179,3 +188,21 @@ def test_an_error_is_measured_and_raised_and_the_end_of_the_program_is_no_result
                 seen.run(fail, **given)(error)
             assert raised.value is error
     assert seen == [("failed", 1), ("ValueError", 1)]
+
+
+class TracedTally(Tally):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tracing = NoTracing()
+
+
+def test_the_first_system_that_opens_spans_opens_them() -> None:
+    assert tracing_of(OFF) is NO_TRACING
+    assert tracing_of(AllMetrics([Tally()])) is NO_TRACING
+    first, second = TracedTally(), TracedTally()
+    assert tracing_of(AllMetrics([Tally(), first, second])) is first.tracing
+
+
+def test_a_batch_that_nobody_traces_is_not_looked_at() -> None:
+    with NO_TRACING.process("s", "shardId-0", extent=lambda: 1 / 0):  # type: ignore[arg-type, return-value]
+        pass

@@ -24,9 +24,9 @@ from sparkinesis.metrics.catalogue import (
     RECORDS_PROCESSED,
     TABLE_CALL_DURATION,
 )
+from sparkinesis.metrics.instruments import Instruments
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics, Sample
-from sparkinesis.metrics.otel.instruments import Instruments
 
 JAVA = "aws.kinesis.client."
 

@@ -19,8 +19,7 @@ from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.shard import MAX_HASH_KEY, Shard
 from sparkinesis.ui import page_columns
 from sparkinesis.ui.page_columns import MappedShard, born, shard_map
-from sparkinesis.ui.reported import NOTHING_REPORTED, Reported
-from sparkinesis.ui.watcher import ChartPoint, PageSnapshot, with_point
+from sparkinesis.ui.watcher import NOTHING_REPORTED, ChartPoint, PageSnapshot, Reported, with_point
 
 NOW = 1_795_000_600.0
 HALF = (MAX_HASH_KEY + 1) // 2

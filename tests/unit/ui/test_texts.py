@@ -9,8 +9,7 @@ import msgspec
 from sparkinesis.status import Failure
 from sparkinesis.terminal.view import GroupRow, ShardRow, View
 from sparkinesis.ui import texts
-from sparkinesis.ui.reported import Reported
-from sparkinesis.ui.watcher import PageSnapshot
+from sparkinesis.ui.watcher import PageSnapshot, Reported
 
 ATTACK = "<img src=x onerror=alert(1)>"
 

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from sparkinesis.cli.command_options import (
+    SETTINGS,
     KinesisEndpoint,
+    PlainCommand,
+    PlainGroup,
     Profile,
     Region,
     Yes,
     errors_in_one_line,
     print_objects,
     require_confirmable,
+    stream_names,
 )
-from sparkinesis.cli.line import SETTINGS, PlainCommand, PlainGroup, stream_names
 from sparkinesis.cli.queues.dead_letters import dead_letters
 from sparkinesis.cli.queues.options import (
     Queue,

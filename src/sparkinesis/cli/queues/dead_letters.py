@@ -22,7 +22,6 @@ from sparkinesis.cli.command_options import (
     print_objects,
     require_confirmable,
 )
-from sparkinesis.cli.queues.choosing import EVERY, DeadLetterFilter, parse_arrival
 from sparkinesis.cli.queues.options import Queue, client_of, received_object, time_text
 from sparkinesis.cli.streams.record_objects import data_fields
 from sparkinesis.errors import DeadLetterError, OptionError
@@ -30,7 +29,7 @@ from sparkinesis.stream.address import shown
 from sparkinesis.terminal.printing import counted, print_table, say
 
 if TYPE_CHECKING:
-    from sparkinesis.cli.queues.holding import Holding
+    from sparkinesis.cli.queues.holding import DeadLetterFilter, Holding
     from sparkinesis.queue.client import QueueClient, Received
     from sparkinesis.queue.record import Held
 
@@ -113,6 +112,13 @@ def dead_letters(
     """
     if restore and discard:
         raise OptionError("--restore and --discard exclude each other. Pass one of them.")
+    from sparkinesis.cli.queues.holding import (  # noqa: PLC0415 - slow to import
+        EVERY,
+        DeadLetterFilter,
+        parse_arrival,
+    )
+    from sparkinesis.queue.client import DEAD_LETTERS, RESTORED  # noqa: PLC0415
+
     receives = (
         EVERY[0] if least_receives is None else least_receives,
         EVERY[1] if most_receives is None else most_receives + 1,
@@ -125,8 +131,6 @@ def dead_letters(
     )
     doing = "restore" if restore else "discard" if discard else ""
     require_confirmable(is_confirmed=yes or not doing)
-    from sparkinesis.queue.client import DEAD_LETTERS, RESTORED  # noqa: PLC0415 - slow to import
-
     calls = RESTORED if restore else DEAD_LETTERS
     client = client_of(queue, region, endpoint, profile, calls)
     with ExitStack() as stack:

@@ -15,8 +15,8 @@ from sparkinesis.cli.command_options import (
     errors_in_one_line,
     print_objects,
     require_confirmable,
+    stream_names,
 )
-from sparkinesis.cli.line import stream_names
 from sparkinesis.cli.streams.dead_letter_streams import (
     Delivery,
     deliveries_of,

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 from sparkinesis.lease.lease import Lease
-from sparkinesis.metrics.health.signs import helping
+from sparkinesis.metrics.health.liveness import helping
 from sparkinesis.stream.calls.retry import Backoff
 
 MOST_HELPERS = 47

@@ -19,9 +19,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sparkinesis.errors import ServiceError, SparkinesisError
 from sparkinesis.metrics.catalogue import CALL_DURATION, CALL_RETRIES, ITERATORS_EXPIRED
-from sparkinesis.metrics.health.signs import expect
-from sparkinesis.metrics.metrics import FAILED, OFF, Metrics, measured
-from sparkinesis.metrics.tracing import tracing_of
+from sparkinesis.metrics.health.liveness import expect
+from sparkinesis.metrics.metrics import FAILED, OFF, Metrics, measured, tracing_of
 from sparkinesis.stream.address import CredentialSource, StreamAddress
 from sparkinesis.stream.calls.answers.guards import understood
 from sparkinesis.stream.calls.direct.direct_client import DirectClient

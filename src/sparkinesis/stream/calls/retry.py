@@ -17,7 +17,7 @@ from botocore.exceptions import (
     IncompleteReadError,
 )
 
-from sparkinesis.metrics.health.signs import expect
+from sparkinesis.metrics.health.liveness import expect
 from sparkinesis.metrics.metrics import FAILED
 
 _T = TypeVar("_T")

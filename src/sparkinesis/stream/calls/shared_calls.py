@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from sparkinesis.metrics.health.signs import expect
+from sparkinesis.metrics.health.liveness import expect
 from sparkinesis.stream.calls.client import StreamClient, StreamSummary
 from sparkinesis.stream.shard import Shard
 

@@ -26,7 +26,7 @@ from sparkinesis.events import (
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.lease.moving.checkpoint_search import checkpoint_at
-from sparkinesis.metrics.health.signs import expect
+from sparkinesis.metrics.health.liveness import expect
 from sparkinesis.status import ShardStatus
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient

@@ -21,7 +21,7 @@ from sparkinesis.events import ShardSyncFailed, ShardSyncRecovered, TakingFailed
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.lease import Lease, leases_by_stream
 from sparkinesis.lease.rules.audit import audits
-from sparkinesis.metrics.health.signs import expect, waiting
+from sparkinesis.metrics.health.liveness import expect, waiting
 from sparkinesis.metrics.repeats import Repeats
 from sparkinesis.status import ShardState
 from sparkinesis.stream.address import StreamIdentifier

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from sparkinesis.errors import OptionError
 from sparkinesis.events import WorkerStarted
 from sparkinesis.lease.coordinator import LeaseCoordinator
-from sparkinesis.metrics.health.liveness import CHECK_EVERY, Liveness
-from sparkinesis.metrics.health.signs import SignOfLife
+from sparkinesis.metrics.health.liveness import CHECK_EVERY, Liveness, SignOfLife
 from sparkinesis.public import public
 from sparkinesis.status import Failure, ShardStatus, StreamStatus
 from sparkinesis.stream.fan_out.current_subscription import socket_watch

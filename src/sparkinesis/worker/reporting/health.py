@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sparkinesis.errors import LeaseTableUnavailableError
 from sparkinesis.metrics.health.http_address import parse_address
-from sparkinesis.metrics.health.liveness import Part
-from sparkinesis.metrics.health.signs import SignOfLife
+from sparkinesis.metrics.health.liveness import Part, SignOfLife
 from sparkinesis.status import ShardStatus
 from sparkinesis.worker.reporting.failures import describe
 

@@ -25,7 +25,7 @@ from sparkinesis.events import (
     TaskFailed,
     batch_failed,
 )
-from sparkinesis.metrics import tracing
+from sparkinesis.metrics import metrics as measuring
 from sparkinesis.metrics.catalogue import (
     BYTES_PROCESSED,
     CHECKPOINT_DURATION,
@@ -34,8 +34,7 @@ from sparkinesis.metrics.catalogue import (
     RECORDS_PROCESSED,
 )
 from sparkinesis.metrics.metric import Metric
-from sparkinesis.metrics.metrics import OFF, Metrics
-from sparkinesis.metrics.tracing import Extent, tracing_of
+from sparkinesis.metrics.metrics import OFF, Extent, Metrics, tracing_of
 from sparkinesis.status import Failure
 from sparkinesis.worker.reporting.event_log import EventPublisher
 from sparkinesis.worker.reporting.failures import Failures, describe
@@ -156,7 +155,7 @@ class ShardMeasures:
         self._tracing = tracing_of(metrics)
         self._clock = clock
 
-    def processing(self, extent: Callable[[], Extent | None]) -> tracing.Span:
+    def processing(self, extent: Callable[[], Extent | None]) -> measuring.Span:
         """Open the span of a ``process_records`` for the records of ``extent``."""
         return self._tracing.process(*self._labels, extent)
 

@@ -33,8 +33,7 @@ from collections.abc import Callable, Iterator
 from contextvars import Context, copy_context
 from enum import Enum, auto
 
-from sparkinesis.metrics.health.liveness import Part
-from sparkinesis.metrics.health.signs import PATIENCE, QueueSign, detach
+from sparkinesis.metrics.health.liveness import PATIENCE, Part, QueueSign, detach
 from sparkinesis.worker.retrieval.pool_threads import TICK, Bell, PoolThreads, TimeWatch
 
 _log = logging.getLogger(__name__)

@@ -31,9 +31,8 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from sparkinesis.metrics.catalogue import FLEET_RESTARTS, FLEET_RUNNING, FLEET_WAITING, FLEET_WANTED
-from sparkinesis.metrics.health.liveness import Liveness, Part
+from sparkinesis.metrics.health.liveness import Liveness, Part, SignOfLife, expect
 from sparkinesis.metrics.health.pages import pages
-from sparkinesis.metrics.health.signs import SignOfLife, expect
 from sparkinesis.metrics.metric import Measured
 from sparkinesis.metrics.metrics import Metrics, Sample, metrics_of
 from sparkinesis.metrics.tally import Series

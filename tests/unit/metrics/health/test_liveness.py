@@ -6,14 +6,18 @@ from collections.abc import Callable
 import pytest
 
 from sparkinesis.lease.table.client import _READ_TIMEOUT
-from sparkinesis.metrics.health.liveness import CONFIRMED, Liveness, Part, after_check, problems
-from sparkinesis.metrics.health.signs import (
+from sparkinesis.metrics.health.liveness import (
+    CONFIRMED,
     PATIENCE,
+    Liveness,
+    Part,
     QueueSign,
     SignOfLife,
+    after_check,
     detach,
     expect,
     helping,
+    problems,
     waiting,
 )
 from tests.clocks import MovedClock

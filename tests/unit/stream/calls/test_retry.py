@@ -15,7 +15,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from sparkinesis.metrics.health.signs import SignOfLife
+from sparkinesis.metrics.health.liveness import SignOfLife
 from sparkinesis.stream.calls.retry import (
     Attempts,
     Backoff,

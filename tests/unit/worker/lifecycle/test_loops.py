@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.metrics.health.signs import SignOfLife
+from sparkinesis.metrics.health.liveness import SignOfLife
 from sparkinesis.worker.lifecycle.loops import (
     CoordinatorLoop,
     RenewalLoop,

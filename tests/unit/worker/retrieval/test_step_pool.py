@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from sparkinesis.metrics.health.signs import SignOfLife, expect
+from sparkinesis.metrics.health.liveness import SignOfLife, expect
 from sparkinesis.worker.retrieval import step_pool
 from sparkinesis.worker.retrieval.pool_threads import TICK, threads_to_add
 from sparkinesis.worker.retrieval.step_pool import JOIN, StepPool, Work

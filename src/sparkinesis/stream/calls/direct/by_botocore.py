@@ -32,7 +32,7 @@ from botocore.exceptions import (
 from botocore.utils import get_environ_proxies
 from urllib3 import HTTPResponse
 
-from sparkinesis.metrics.health.signs import CONNECTING, CREDENTIALS, expect
+from sparkinesis.metrics.health.liveness import CONNECTING, CREDENTIALS, expect
 from sparkinesis.stream.calls.answers.guards import (
     USUAL,
     AnswerTooLongError,

@@ -22,7 +22,7 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from sparkinesis.metrics.health.signs import CONNECTING, expect
+from sparkinesis.metrics.health.liveness import CONNECTING, expect
 from sparkinesis.stream.calls.answers.guards import AnswerTooLongError, Bound, hurry
 from sparkinesis.stream.calls.direct.http_answer import (
     HttpAnswer,

@@ -14,7 +14,7 @@ import msgspec
 from botocore.exceptions import BotoCoreError, ChecksumError, ClientError, HTTPClientError
 from zlib_ng.zlib_ng import crc32
 
-from sparkinesis.metrics.health.signs import CREDENTIALS, expect
+from sparkinesis.metrics.health.liveness import CREDENTIALS, expect
 from sparkinesis.stream.calls.answers.guards import USUAL, Bound, UnreadError, decode_object
 from sparkinesis.stream.calls.direct.connection import ConnectionPools, trusted
 from sparkinesis.stream.calls.direct.http_answer import HttpAnswer

@@ -33,7 +33,7 @@ from sparkinesis.errors import LeaseLostError, ProcessorError
 from sparkinesis.events import BatchAction, Span
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.metrics.tracing import Extent
+from sparkinesis.metrics.metrics import Extent
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.dead_letters.targets import FailedRecords, hand_over

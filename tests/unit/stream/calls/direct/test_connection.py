@@ -25,7 +25,7 @@ from botocore.exceptions import (
 )
 from botocore.httpsession import create_urllib3_context, get_cert_path
 
-from sparkinesis.metrics.health.signs import CONNECTING, PATIENCE, SignOfLife
+from sparkinesis.metrics.health.liveness import CONNECTING, PATIENCE, SignOfLife
 from sparkinesis.stream.calls.answers.guards import Bound
 from sparkinesis.stream.calls.direct import connection
 from sparkinesis.stream.calls.direct.connection import (

@@ -30,8 +30,8 @@ from sparkinesis.events import (
     TaskFailed,
 )
 from sparkinesis.lease.rules.lease_start import WantedRecords
+from sparkinesis.metrics.metrics import Extent
 from sparkinesis.metrics.tally import Distribution, Tally
-from sparkinesis.metrics.tracing import Extent
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Record

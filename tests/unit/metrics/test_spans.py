@@ -12,9 +12,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import NonRecordingSpan, SpanContext, StatusCode
 
-from sparkinesis.metrics.otel import spans
-from sparkinesis.metrics.otel.spans import OtelTracing, Ranges
-from sparkinesis.metrics.tracing import Extent
+from sparkinesis.metrics import spans
+from sparkinesis.metrics.metrics import Extent
+from sparkinesis.metrics.spans import OtelTracing, Ranges
 from sparkinesis.stream.page import Record
 
 

@@ -7,8 +7,8 @@ from itertools import chain
 import pytest
 
 from sparkinesis.metrics.catalogue import APPLICATION_PAGE_LAG, CATALOGUE, LEADER, PAGE_LAG
+from sparkinesis.metrics.instruments import java_name, names_of
 from sparkinesis.metrics.metric import Kind, Metric
-from sparkinesis.metrics.otel.instruments import java_name, names_of
 
 _LIST = """
 ActiveStreams.Count                   streams.active                                      gauge

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.cli import line
+from sparkinesis.cli import command_options
 from tests import pace
 from tests.command import call, commands
 
@@ -34,7 +34,7 @@ from tests.command import call, commands
 def test_words_that_bash_split_are_joined(
     words: list[str], at: int, expected: tuple[list[str], int]
 ) -> None:
-    assert line.joined(words, at) == expected
+    assert command_options.joined(words, at) == expected
 
 
 def test_an_answer_that_never_comes_is_not_waited_for() -> None:
@@ -46,7 +46,7 @@ def test_an_answer_that_never_comes_is_not_waited_for() -> None:
         yield ["b"]
 
     began = time.monotonic()
-    assert line._within(0.2, pages) == ["a"]
+    assert command_options._within(0.2, pages) == ["a"]
     assert time.monotonic() - began < pace.seconds(2)
     over.set()
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from sparkinesis.cli.queues.choosing import EVERY, DeadLetterFilter, parse_arrival
+from sparkinesis.cli.queues.holding import EVERY, DeadLetterFilter, parse_arrival
 from sparkinesis.errors import OptionError
 from sparkinesis.queue.client import Received
 

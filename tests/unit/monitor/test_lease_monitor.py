@@ -10,8 +10,8 @@ import pytest
 from sparkinesis.errors import AccessDeniedError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.monitor.lag_watch import LagWatch
 from sparkinesis.monitor.lags import Lag, LagStreams
+from sparkinesis.monitor.lease_monitor import LagWatch
 from sparkinesis.stream.address import StreamAddress, address_of
 from sparkinesis.stream.calls.client import StreamClient
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from opentelemetry import context, trace
 from opentelemetry.trace import Link, SpanContext, SpanKind, StatusCode, Tracer
 
-from sparkinesis.metrics.otel.instruments import CALL, SHARD, STREAM, Attributes
-from sparkinesis.metrics.tracing import Extent, Numbered, Span
+from sparkinesis.metrics.instruments import CALL, SHARD, STREAM, Attributes
+from sparkinesis.metrics.metrics import Extent, Numbered, Span
 
 _log = logging.getLogger(__name__)
 
