@@ -221,7 +221,11 @@ def _columns(
     source = pc.list_parent_indices(
         pa.ListArray.from_arrays(pa.array(first_row, pa.int32()), pa.nulls(rows))
     )
-    packed = pa.array(parts.is_packed, pa.bool_()).take(source)
+    all_packed = all(parts.is_packed)
+    if all_packed:
+        packed = pa.repeat(pa.scalar(True), rows)
+    else:
+        packed = pa.array(parts.is_packed, pa.bool_()).take(source)
 
     key, in_table = _places(header.key, first_key, source)
     usual = pc.and_(header.is_usual, in_table)
@@ -243,13 +247,14 @@ def _columns(
     if places:
         raise _UnusualError(places)
 
-    if header.hash_key is not None:
-        hash_key = pc.if_else(packed, hash_key, None)
-        explicit_hash_key = explicit_hash_keys.take(hash_key)
     size = header.size
-    if not all(parts.is_packed):
+    if not all_packed:
+        if header.hash_key is not None:
+            hash_key = pc.if_else(packed, hash_key, None)
         key = pc.if_else(packed, key, pa.array(first_key[:-1], pa.uint64()).take(source))
         size = pc.if_else(packed, size, pa.scalar(0, pa.uint64()))
+    if header.hash_key is not None:
+        explicit_hash_key = explicit_hash_keys.take(hash_key)
     return UserRecordColumns(
         source=pc.add(source, pa.scalar(first, pa.int64())).cast(pa.int32()),
         partition_key=partition_keys.take(key),

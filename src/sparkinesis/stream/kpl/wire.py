@@ -42,7 +42,19 @@ def read_headers(messages: pa.Array, *, with_hash_keys: bool) -> Headers:
     A message with an explicit hash key is usual only ``with_hash_keys``. A header is never read
     beyond the end of a usual message, because its data ends there.
     """
-    wire = _Wire(_words(messages, 0), _words(messages, _WORD) if with_hash_keys else None)
+    lengths = pc.binary_length(messages).cast(pa.uint64())
+    low = _words(messages, 0)
+    # Few aggregates have so many keys that a header is longer than one word.
+    headers = _read_headers(_Wire(low, None), lengths, with_hash_keys=with_hash_keys)
+    if with_hash_keys and headers.is_usual.true_count < len(messages):
+        wire = _Wire(low, _words(messages, _WORD))
+        headers = _read_headers(wire, lengths, with_hash_keys=True)
+    return headers
+
+
+def _read_headers(wire: _Wire, lengths: pa.Array, *, with_hash_keys: bool) -> Headers:
+    """Read the headers that ``wire`` holds. lengths: of the messages (uint64)."""
+    most = _number(_WORD if wire.high is None else 2 * _WORD)
     usual = wire.starts_with(_KEY_TAG)
     key, wire, width, is_whole = _read_varint(wire.after_byte())
     usual = pc.and_(usual, is_whole)
@@ -51,16 +63,21 @@ def read_headers(messages: pa.Array, *, with_hash_keys: bool) -> Headers:
     if with_hash_keys:
         has_one = wire.starts_with(_HASH_KEY_TAG)
         hash_key, after, width, is_whole = _read_varint(wire.after_byte())
-        hash_key = pc.if_else(has_one, hash_key, pa.scalar(None, pa.uint64()))
-        wire = after.where(has_one, wire)
-        usual = pc.and_(usual, pc.or_(is_whole, pc.invert(has_one)))
-        size = pc.add(size, pc.if_else(has_one, pc.add(width, _number(1)), _number(0)))
+        more = pc.add(width, _number(1))
+        if has_one.true_count < len(has_one):
+            hash_key = pc.if_else(has_one, hash_key, pa.scalar(None, pa.uint64()))
+            after = after.where(has_one, wire)
+            is_whole = pc.or_(is_whole, pc.invert(has_one))
+            more = pc.if_else(has_one, more, _number(0))
+        wire = after
+        usual = pc.and_(usual, is_whole)
+        size = pc.add(size, more)
     usual = pc.and_(usual, wire.starts_with(_DATA_TAG))
     length, _, width, is_whole = _read_varint(wire.after_byte())
     usual = pc.and_(usual, is_whole)
     size = pc.add(size, pc.add(width, _number(1)))
-    is_read = pc.less_equal(size, _number(2 * _WORD if with_hash_keys else _WORD))
-    ends = pc.equal(pc.add(size, length), pc.binary_length(messages).cast(pa.uint64()))
+    is_read = pc.less_equal(size, most)
+    ends = pc.equal(pc.add(size, length), lengths)
     return Headers(pc.and_(usual, pc.and_(is_read, ends)), key, hash_key, size)
 
 
