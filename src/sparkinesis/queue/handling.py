@@ -327,9 +327,8 @@ class Handling:
             return
         settings = self._settings
         queue = settings.client.address.name_or_id
-        self.failures.note(
-            None, f"the handler failed for record {record.record_id} of {queue}", error
-        )
+        what = f"the handler failed for record {record.record_id} of {queue}"
+        self.failures.note(None, what, error)
         mistake = error if isinstance(error, ProcessorError) else of_another_loop(error)
         found = verdict(self._of.policy, record.receive_count, settings.uniform)
         stops = mistake is not None or found.action is BatchAction.STOP
@@ -361,10 +360,7 @@ class Handling:
         settings, received = self._settings, record._received
         queue = settings.client.address.name_or_id
         batch, _ = make_batch(
-            [stored(received)],
-            stream=queue,
-            shard_id=received.record_id,
-            millis_behind_latest=None,
+            [stored(received)], stream=queue, shard_id=received.record_id, millis_behind_latest=None
         )
         sub = record.sub_sequence_number
         one = batch.slice(sub, sub + 1)
