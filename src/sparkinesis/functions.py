@@ -261,28 +261,25 @@ def connect_decimal(value: Column | str, scale: int) -> Column:
     from pyspark.sql import functions as sf  # noqa: PLC0415 - see above
 
     value, wide = _bytes_of(value), "DECIMAL(20, 0)"
-    is_negative = sf.substring(sf.hex(value), 1, 1) >= "8"
-    # Of a negative number, the complement: -1 - number, which is not negative.
-    digits = sf.when(is_negative, sf.translate(sf.hex(value), _HEX, _HEX[::-1]))
-    digits = sf.lpad(digits.otherwise(sf.hex(value)), 32, "0")
-    high, low = (sf.conv(sf.substring(digits, at, 16), 16, 10).cast(wide) for at in (1, 17))
-    top = sf.lit(_TOP).cast(wide)
-    # No sum overflows, as Spark may compute it of a number that does not fit, too.
-    rest = sf.least(low, sf.when(is_negative, _REST - 1).otherwise(_REST).cast(wide))
-    rest = sf.when(high >= top, rest).otherwise(low)
-    fits = sf.length(value).between(1, 16) & (high <= top) & (low == rest)
-    number = sf.least(high, top) * sf.lit(str(2**64)).cast(wide) + rest
-    number = number + sf.when(is_negative, 1).otherwise(0)
+    digits, length = sf.hex(value), sf.length(value)
+    is_negative = sf.substring(digits, 1, 1) >= "8"
+    sign = sf.when(is_negative, "F").otherwise("0")
+    of_eight_bytes = sf.conv(sf.lpad(digits, 16, sign), 16, -10)
+    digits = sf.lpad(digits, 32, sign)
+    high = sf.conv(sf.substring(digits, 1, 16), 16, -10).cast(wide)
+    low = sf.conv(sf.substring(digits, 17, 16), 16, 10).cast(wide)
+    # Both of one sign, so that the product is no larger than the number.
+    high += sf.when(is_negative, 1).otherwise(0)
+    low -= sf.when(is_negative, sf.lit(_TWO_64)).otherwise(sf.lit("0")).cast(wide)
+    number = sf.try_add(sf.try_multiply(high, sf.lit(_TWO_64).cast(wide)), low)
+    text = sf.when(length.between(1, 8), of_eight_bytes)
+    text = text.when(length.between(9, 16), number.cast("string"))
     # As text: the division of decimals would round.
-    text, point = sf.lpad(number.cast("string"), 38, "0"), 38 - scale
-    parts = sf.substring(text, 1, point), sf.lit("."), sf.substring(text, point + 1, scale)
-    scaled = sf.concat(sf.when(is_negative, "-").otherwise(""), *parts)
-    return sf.when(fits, scaled.cast(f"DECIMAL(38, {scale})")).alias("connect_decimal")
+    scaled = sf.concat(text, sf.lit(f"E-{scale}")).cast(f"DECIMAL(38, {scale})")
+    return scaled.alias("connect_decimal")
 
 
-_TOP, _REST = divmod(10**38 - 1, 2**64)
-"""The largest DECIMAL, in halves of 64 bits."""
-_HEX = "0123456789ABCDEF"
+_TWO_64 = str(2**64)
 
 
 def _bytes_of(data: Column | str) -> Column:

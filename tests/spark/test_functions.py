@@ -79,6 +79,9 @@ def test_a_number_that_its_type_cannot_hold_is_null(spark: SparkSession) -> None
     records = [change(NewImage={"delay": {"N": number}}) for number in numbers]
     found = results(frame(spark, [*records]), dynamodb_record("data", "delay TINYINT"))
     assert [row.NewImage.delay for row in found] == [127, None, None, None, None]
+    record = change(NewImage={"delays": {"NS": numbers}})
+    (row,) = results(frame(spark, [record]), dynamodb_record("data", "delays ARRAY<TINYINT>"))
+    assert row.NewImage.delays == [127, None, None, None, None]
 
 
 def test_the_time_of_a_change_is_in_the_unit_that_its_own_field_names(
@@ -205,6 +208,7 @@ def test_no_data_fails_a_query_or_loses_a_row(spark: SparkSession, ansi: str) ->
         assert row.glue == payloads.glue_record(data)
         spring = payloads.spring_record(data)
         assert (row.spring and (row.spring.headers, row.spring.payload)) == spring
+        assert row.change is None or b'"Keys": {' in data
 
 
 def test_payloads_that_exceed_an_arrow_array_are_in_several(spark: SparkSession) -> None:
