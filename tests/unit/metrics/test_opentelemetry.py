@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import threading
 from typing import Any
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics import MeterProvider, ObservableGauge
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 
@@ -34,8 +35,8 @@ JAVA = "aws.kinesis.client."
 class Sdk:
     """An application's SDK that keeps what it collects in memory."""
 
-    def __init__(self) -> None:
-        self.reader = InMemoryMetricReader()
+    def __init__(self, **limits: Any) -> None:
+        self.reader = InMemoryMetricReader(**limits)
         self.provider = MeterProvider([self.reader], shutdown_on_exit=False)
 
     def open(self, worker: str = "w", **given: Any) -> Metrics:
@@ -136,6 +137,21 @@ def test_workers_of_a_process_share_instruments_and_keep_their_gauges(sdk: Sdk) 
     assert held() == {"b": 2}
 
 
+@pytest.mark.parametrize("is_raised", [False, True], ids=["the SDK's limit", "as the page says"])
+def test_lags_of_more_shards_than_an_sdk_takes_need_a_higher_limit(is_raised: bool) -> None:
+    if "cardinality_limits" not in inspect.signature(InMemoryMetricReader).parameters:
+        pytest.skip("an older SDK has no limit")
+    sdk = Sdk(cardinality_limits={ObservableGauge: 1_000_000}) if is_raised else Sdk()
+    held = range(1000)
+    sdk.open().watch(lambda: [Sample(LAG, ("s", str(shard)), shard) for shard in held])
+    for begin in (0, 1000, 2000):  # each time other shards, as after reshards
+        held = range(begin, begin + 1000)
+        sdk.collect()
+    found = sdk.points("sparkinesis.lag")
+    assert len(found) == (1000 if is_raised else 1)
+    assert is_raised or "otel.metric.overflow" in found[0][0]
+
+
 def test_all_gauges_are_read_once_for_a_collection_and_again_after_a_second() -> None:
     now = [0.0]
     provider = MeterProvider([reader := InMemoryMetricReader()], shutdown_on_exit=False)
@@ -205,7 +221,7 @@ def test_an_exporter_with_a_provider_says_why_it_cannot(given: dict[str, Any]) -
 
 GLOBAL = """
 from opentelemetry.metrics import set_meter_provider
-from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics import MeterProvider, ObservableGauge
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from sparkinesis.metrics import OpenTelemetryMetrics
 from sparkinesis.metrics.catalogue import LEASES_HELD, RECORDS_PROCESSED
