@@ -149,18 +149,20 @@ def test_a_worker_loads_what_its_records_need(
     assert loaded == (" ".join(sorted(expected)) or "nothing")
 
 
+@pytest.mark.parametrize("is_first", [True, False])
 @pytest.mark.parametrize("retrieval", ["polling", "efo"])
 @pytest.mark.usefixtures("usual")
 def test_a_worker_that_processes_plain_records_imports_no_other_module(
-    server: LocalServer, retrieval: str
+    server: LocalServer, retrieval: str, is_first: bool
 ) -> None:
-    """The lease table and the consumer exist: calls that make them are botocore's."""
-    stream = f"plain-{retrieval}"
+    """The first worker of an application makes the lease table and the consumer."""
+    stream = f"plain-{retrieval}-{is_first}"
     put_two(server, stream, b"plain")
-    LeaseTable(stream, "us-east-1", server.endpoint_url).provision(LeaseTableOptions())
-    register_consumer(
-        StreamClient(stream_address(stream, "us-east-1", server.endpoint_url)), stream
-    )
+    if not is_first:
+        LeaseTable(stream, "us-east-1", server.endpoint_url).provision(LeaseTableOptions())
+        register_consumer(
+            StreamClient(stream_address(stream, "us-east-1", server.endpoint_url)), stream
+        )
     names = NEVER | OF_FEATURES
     loaded, of_libraries = run(server, stream, retrieval, "objects", names)
     assert loaded == "nothing"

@@ -79,6 +79,7 @@ def dynamodb_client(region: str | None, endpoint: str | None, credentials: Crede
 
 _DIRECTLY = (
     "DescribeTable",
+    "CreateTable",
     "Scan",
     "Query",
     "GetItem",

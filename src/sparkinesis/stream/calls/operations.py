@@ -74,6 +74,7 @@ DECODERS: Mapping[str, Decoder] = {
     "GetShardIterator": decode_answer,
     "ListShards": decode_answer,
     "PutRecords": decode_answer,
+    "RegisterStreamConsumer": decode_answer,
     "SubscribeToShard": lambda answer: {"Body": answer.stream},
     **dict.fromkeys(ON_QUEUES, lambda answer: {"Body": answer.body}),
 }

@@ -72,7 +72,7 @@ def outcome(client: Any, service: str) -> tuple[Any, ...]:
             type(error).__name__,
             error_code(error),
             str(error).replace(" (reached max retries: 0)", ""),
-            metadata["HTTPStatusCode"],
+            [metadata.get(name) for name in ("HTTPStatusCode", "HTTPHeaders", "RequestId")],
             {name: found for name, found in response.items() if name != "ResponseMetadata"},
             is_retryable(error),
             is_in_doubt(error),

@@ -52,6 +52,31 @@ FAULTS: dict[str, Behaviour] = {
         b'{"__type":"com.amazonaws.kinesis#ResourceNotFoundException","Message":"who"}',
         "400 Bad Request",
     ),
+    "what is not there": http(
+        b'{"__type":"com.amazonaws.dynamodb.v20120810#ResourceNotFoundException","message":"no"}',
+        "400 Bad Request",
+        x_amzn_requestid="7",
+    ),
+    "what is there already": http(
+        b'{"__type":"ResourceInUseException:http://x","message":"there"}', "400 Bad Request"
+    ),
+    "what is not there, by another status": http(
+        b'{"__type":"ResourceNotFoundException","message":"no"}', "404 Not Found"
+    ),
+    "what is not there, with a field more": http(
+        b'{"__type":"ResourceNotFoundException","message":"no","Message":"yes"}', "400 Bad Request"
+    ),
+    "what is not there, without a message": http(
+        b'{"__type":"ResourceNotFoundException"}', "400 Bad Request"
+    ),
+    "what is not there, with a number": http(
+        b'{"__type":"ResourceNotFoundException","message":7}', "400 Bad Request"
+    ),
+    "what is not there, by the code of a query": http(
+        b'{"__type":"ResourceNotFoundException","message":"no"}',
+        "400 Bad Request",
+        x_amzn_query_error="NonExistent;Sender",
+    ),
     "the code in a header": http(
         b'{"message":"no"}', "400 Bad Request", x_amzn_errortype="AccessDeniedException:http://x"
     ),

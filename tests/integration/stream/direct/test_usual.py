@@ -60,6 +60,7 @@ BY_NAME: dict[str, dict[str, Any]] = {
     "GetRecords": {"ShardIterator": "i"},
     "GetShardIterator": {"StreamName": "s", "ShardId": "i", "ShardIteratorType": "LATEST"},
     "ListShards": {"StreamName": "s"},
+    "RegisterStreamConsumer": {"StreamARN": STREAM_ARN, "ConsumerName": "c"},
     "PutRecords": {"StreamName": "s", "Records": [{"Data": b"", "PartitionKey": "k"}]},
     "SubscribeToShard": {
         "ConsumerARN": f"{STREAM_ARN}/consumer/c:1",
@@ -74,6 +75,12 @@ KEY = {"leaseKey": {"S": "k"}}
 OF_TABLES: dict[str, dict[str, Any]] = {
     "BatchExecuteStatement": {"Statements": [{"Statement": "SELECT"}]},
     "BatchGetItem": {"RequestItems": {"abc": {"Keys": [KEY]}}},
+    "CreateTable": {
+        "TableName": "abc",
+        "KeySchema": [{"AttributeName": "leaseKey", "KeyType": "HASH"}],
+        "AttributeDefinitions": [{"AttributeName": "leaseKey", "AttributeType": "S"}],
+        "BillingMode": "PAY_PER_REQUEST",
+    },
     "DeleteItem": {"TableName": "abc", "Key": KEY},
     "DescribeTable": {"TableName": "abc"},
     "GetItem": {"TableName": "abc", "Key": KEY},
@@ -400,6 +407,21 @@ def test_botocore_is_opened_for_what_is_not_known() -> None:
     assert direct.meta.region_name == "us-east-1"
     assert callable(direct.list_shards)
     assert opened == ["session", "client"]
+
+
+def test_botocore_is_not_opened_for_what_a_first_start_meets(server: RawServer) -> None:
+    """No table and no consumer are there yet, or another worker is making them."""
+    for service in REQUESTS:
+        _, direct = clients(server.endpoint, service)
+        for code in ("ResourceNotFoundException", "ResourceInUseException"):
+            for namespace in ("", "com.amazonaws.dynamodb.v20120810#"):
+                said = f'{{"__type": "{namespace}{code}", "message": "no"}}'.encode()
+                server.behaviours.append(http(said, "400 Bad Request"))
+                assert outcome(direct, service)[:2] == (code, code)
+        assert direct._botocore is None
+        server.behaviours.append(http(b'{"__type": "Other"}', "400 Bad Request"))
+        assert outcome(direct, service)[1] == "Other"
+        assert direct._botocore is not None
 
 
 def test_the_names_of_methods_are_botocores() -> None:

@@ -65,7 +65,8 @@ _PLAIN_URL = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?/?")
 _WITH_ARN = {"StreamARN", "ConsumerARN", "TableName"}
 _OF_CONTROL = frozenset(
     {
-        *("DescribeStreamSummary", "DescribeStreamConsumer", "ListShards"),
+        *("DescribeStreamSummary", "ListShards"),
+        *("DescribeStreamConsumer", "RegisterStreamConsumer"),
         *("CreateQueue", "DeleteQueue", "DescribeQueue", "ListQueues", "UpdateQueue"),
     }
 )
