@@ -84,6 +84,17 @@ def stream() -> Iterator[Stream]:
         yield Stream(server, clock, server.client("kinesis"))
 
 
+def test_shards_that_did_not_change_stay_the_same_object(stream: Stream) -> None:
+    """What is concluded from thousands of shards is kept for that object."""
+    known = listing(stream.tools())
+    before = known.lineage
+    known.renew_now()
+    assert known.lineage is before
+    split(stream.kinesis, "s")
+    known.renew_now()
+    assert set(known.lineage.shards) == set(IDS[:4])
+
+
 def test_an_initial_start_is_of_no_deleted_stream_and_costs_no_call(stream: Stream) -> None:
     tools = stream.tools()
     known = listing(tools)
