@@ -1,6 +1,6 @@
 """Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
 backlog, planning, scale, local_server, leases, fleet, latency, spark_latency, spark_restart,
-spark_idle, memory, metrics, processes, queues, streams, growth, idle_shards, scrape.
+spark_idle, memory, metrics, processes, queues, streams, growth, idle_shards, scrape, payloads.
 
 python -m benchmarks                          # all
 python -m benchmarks decode source            # two of them
@@ -33,6 +33,7 @@ from benchmarks import (
     memory,
     metrics,
     objects,
+    payloads,
     planning,
     processes,
     queues,
@@ -73,6 +74,7 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "growth": growth.run,
     "idle_shards": idle_shards.run,
     "scrape": scrape.run,
+    "payloads": payloads.run,
 }
 WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {
     "growth": growth.main,
@@ -81,7 +83,8 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {
 OVER_TLS = tuple(
     name
     for name in BENCHMARKS
-    if name not in {"decode", "deaggregate", "objects", "planning", "scale", "leases", "scrape"}
+    if name
+    not in {"decode", "deaggregate", "objects", "planning", "scale", "leases", "scrape", "payloads"}
 )
 """Those that put or read records by calls."""
 TLS = "--tls"
