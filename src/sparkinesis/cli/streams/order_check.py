@@ -33,7 +33,7 @@ _FRACTION = re.compile(r"(?<=\.)([0-9]{1,6})[0-9]*")
 _MOST_DIGITS = 100
 
 
-class Kind(Enum):
+class BreakKind(Enum):
     """What is wrong with a record."""
 
     BEHIND = "behind"
@@ -46,7 +46,7 @@ class Kind(Enum):
     """Its key is in another shard beside this one, too. Said once for a key and a shard."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class RecordPlace(msgspec.Struct, frozen=True):
     """Where a user record is, and what it has in the field."""
 
     shard: str
@@ -61,10 +61,10 @@ class Place(msgspec.Struct, frozen=True):
 class Break(msgspec.Struct, frozen=True):
     """A record that is not where the order of its key has it."""
 
-    kind: Kind
+    kind: BreakKind
     key: Key
-    record: Place
-    other: Place
+    record: RecordPlace
+    other: RecordPlace
     """The record of the greatest value before; of a repeat, the first one."""
 
     def as_object(self, stream: str) -> dict[str, Any]:
@@ -81,10 +81,10 @@ class Break(msgspec.Struct, frozen=True):
         """Return the text for people. ``name``: of the field."""
         value, other = (printable(str(one.value)[:100]) for one in (self.record, self.other))
         said = {
-            Kind.BEHIND: f"is behind {other}, of {self.other}",
-            Kind.GAP: f"follows {other}, of {self.other}",
-            Kind.REPEAT: f"repeats {self.other}",
-            Kind.ELSEWHERE: f"has no order with {other}, of {self.other}",
+            BreakKind.BEHIND: f"is behind {other}, of {self.other}",
+            BreakKind.GAP: f"follows {other}, of {self.other}",
+            BreakKind.REPEAT: f"repeats {self.other}",
+            BreakKind.ELSEWHERE: f"has no order with {other}, of {self.other}",
         }
         key = printable("-" if self.key is None else str(self.key)[:256])
         return f"{self.kind.value} {self.record} key {key}: {name} {value} {said[self.kind]}"
@@ -99,7 +99,7 @@ class Summary:
     records: int = 0
     without_value: int = 0
     """Records whose data is not JSON, lacks a field, or has another type of value in it."""
-    found: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(Kind, 0))
+    found: dict[BreakKind, int] = field(default_factory=lambda: dict.fromkeys(BreakKind, 0))
     missing: int = 0
     """Numbers that were skipped, and did not come later."""
     keys_forgotten: int = 0
@@ -126,8 +126,8 @@ class Summary:
         """Return the sentence for people. ``name``: of the field."""
         kinds = [
             f"{self.found[kind]:,} {kind.value}"
-            for kind in Kind
-            if self.counts or kind is not Kind.GAP
+            for kind in BreakKind
+            if self.counts or kind is not BreakKind.GAP
         ]
         text = f"Read {self.records:,} user records: {listed(kinds)}"
         if self.counts:
@@ -144,7 +144,7 @@ class _OfKey:
     """What was read of a key."""
 
     first: Value
-    greatest: dict[str, tuple[Any, Place]] = field(default_factory=dict)
+    greatest: dict[str, tuple[Any, RecordPlace]] = field(default_factory=dict)
     """The greatest value in each shard and its ancestors."""
     missing: int = 0
     is_in_line: bool = True
@@ -166,7 +166,7 @@ class OrderCheck:
         self._per = per
         self._keys: OrderedDict[Key, _OfKey] = OrderedDict()
         self._parents: dict[str, Sequence[str]] = {}
-        self._recent: OrderedDict[tuple[Key, object], Place] = OrderedDict()
+        self._recent: OrderedDict[tuple[Key, object], RecordPlace] = OrderedDict()
 
     def breaks(self, records: Sequence[UserRecord], parents: Sequence[str]) -> Iterator[Break]:
         """Yield what is wrong with the next records of a shard. parents: of the shard."""
@@ -184,11 +184,13 @@ class OrderCheck:
                 continue
             at = record.shard_id, record.sequence_number, record.sub_sequence_number
             identity = value if self._gaps else _digest(record.data)
-            for one in self._compared(key, value, Place(*at, given), identity):
+            for one in self._compared(key, value, RecordPlace(*at, given), identity):
                 self.summary.found[one.kind] += 1
                 yield one
 
-    def _compared(self, key: Key, value: Any, place: Place, identity: object) -> Iterator[Break]:
+    def _compared(
+        self, key: Key, value: Any, place: RecordPlace, identity: object
+    ) -> Iterator[Break]:
         of_key = self._of(key, value)
         shard = place.shard
         if shard not in of_key.greatest:
@@ -200,7 +202,7 @@ class OrderCheck:
             if beside:
                 of_key.is_in_line = False
                 self._miss(of_key, -of_key.missing)
-                yield Break(Kind.ELSEWHERE, key, place, beside[0][1])
+                yield Break(BreakKind.ELSEWHERE, key, place, beside[0][1])
         greatest, other = of_key.greatest.get(shard, (value, place))
         if not _are_comparable(value, greatest):
             self.summary.without_value += 1
@@ -209,13 +211,13 @@ class OrderCheck:
         if len(self._recent) > MOST_RECENT:
             self._recent.popitem(last=False)
         if first is not place:
-            yield Break(Kind.REPEAT, key, place, first)
+            yield Break(BreakKind.REPEAT, key, place, first)
         elif value < greatest:
-            yield Break(Kind.BEHIND, key, place, other)
+            yield Break(BreakKind.BEHIND, key, place, other)
             if of_key.missing and value > of_key.first:
                 self._miss(of_key, -1)
         elif self._gaps and of_key.is_in_line and value > greatest + 1:
-            yield Break(Kind.GAP, key, place, other)
+            yield Break(BreakKind.GAP, key, place, other)
             self._miss(of_key, value - greatest - 1)
         if value > greatest or other is place:
             of_key.greatest[shard] = value, place
@@ -233,9 +235,10 @@ class OrderCheck:
         self.summary.missing += count
 
     def _ancestors(self, shard: str) -> Sequence[str]:
+        """Return the shards before one, each once: a merge may bring two parts together again."""
         found = [*self._parents[shard]]
         for each in found:
-            found += [one for one in self._parents.get(each, ()) if True]
+            found += [one for one in self._parents.get(each, ()) if one not in found]
         return found
 
 

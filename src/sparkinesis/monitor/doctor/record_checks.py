@@ -55,16 +55,9 @@ def _user(
 
 
 @dataclass
-class Sample:
-    """What the records of a sample show."""
+class Oddities:
+    """What of a sample's records a producer should not write, and what a reader may lose."""
 
-    shards: int = 0
-    of_shards: int = 0
-    records: int = 0
-    users: int = 0
-    aggregates: int = 0
-    packed: int = 0
-    """User records in aggregates."""
     malformed: int = 0
     """Records that begin like an aggregate, and are none."""
     full: int = 0
@@ -81,6 +74,19 @@ class Sample:
     """User records whose explicit hash key is not one of the hash keys of shards."""
     repeated: int = 0
     """User records whose key and data came before."""
+
+
+@dataclass
+class RecordSample:
+    """What the records of a sample show."""
+
+    shards: int = 0
+    of_shards: int = 0
+    records: int = 0
+    aggregates: int = 0
+    packed: int = 0
+    """User records in aggregates."""
+    odd: Oddities = field(default_factory=Oddities)
     keys: set[str | None] = field(default_factory=set)
     """The first two keys of user records in aggregates."""
     outer_keys: set[str | None] = field(default_factory=set)
@@ -92,7 +98,6 @@ class Sample:
         for record in records:
             users, _ = make_objects([record], _user, shard.id)
             self.records += 1
-            self.users += len(users)
             for user in users:
                 self._look_for_repeat(user)
             if is_aggregated(record.data):
@@ -100,34 +105,34 @@ class Sample:
 
     def _add_aggregate(self, record: Record, users: Sequence[_User], shard: Shard) -> None:
         if users[0].data == record.data:
-            self.malformed += 1
+            self.odd.malformed += 1
             return
         self.aggregates += 1
         self.packed += len(users)
-        self.full += len(record.data) >= _NEAR_LIMIT
+        self.odd.full += len(record.data) >= _NEAR_LIMIT
         if len(self.outer_keys) < 2:
             self.outer_keys.add(record.partition_key)
         for user in users:
-            self.without_key += not user.key
+            self.odd.without_key += not user.key
             if len(self.keys) < 2:
                 self.keys.add(user.key)
         places = [_hash_key(user) for user in users]
-        self.wrong_hash_keys += places.count(None)
+        self.odd.wrong_hash_keys += places.count(None)
         if shard.hash_range is None:
             return
         first, last = shard.hash_range
         keys = [(user.key or "", user.hash_key) for user in users]
         if is_kpls(record, keys, shard.hash_range):
-            self.moved += keep(record, keys, shard.hash_range).count(False)
+            self.odd.moved += keep(record, keys, shard.hash_range).count(False)
         elif any(place is not None and not first <= place <= last for place in places):
-            self.elsewhere += 1
-            self.dropped_by_kcl += len(users)
+            self.odd.elsewhere += 1
+            self.odd.dropped_by_kcl += len(users)
 
     def _look_for_repeat(self, user: _User) -> None:
         key = (user.key or "").encode()
         digest = hashlib.blake2b(b"%d %b %b" % (len(key), key, user.data), digest_size=16).digest()
         if digest in self._digests:
-            self.repeated += 1
+            self.odd.repeated += 1
         elif len(self._digests) < _MOST_DIGESTS:
             self._digests.add(digest)
 
@@ -152,12 +157,12 @@ def record_checks(address: StreamAddress, most: int) -> Iterator[Finding]:
     yield from findings(check, sample)
 
 
-def _read(client: StreamClient, most: int) -> Sample:
+def _read(client: StreamClient, most: int) -> RecordSample:
     """Read about as many records of each shard, from an hour ago."""
     since = AtTimestamp(max(0, client.wall_clock_ms() - SINCE_MS))
     shards, _ = client.list_shards(since=since)
     chosen = shards[-_MOST_SHARDS:]
-    sample = Sample(shards=len(chosen), of_shards=len(shards))
+    sample = RecordSample(shards=len(chosen), of_shards=len(shards))
     for number, shard in enumerate(chosen):
         left = ceil((most - sample.records) / (len(chosen) - number))
         cursor = ShardCursor(client, ShardBudget(Pace()), shard.id, since)
@@ -172,7 +177,7 @@ def _read(client: StreamClient, most: int) -> Sample:
     return sample
 
 
-def findings(check: str, sample: Sample) -> Iterator[Finding]:
+def findings(check: str, sample: RecordSample) -> Iterator[Finding]:
     """Yield what a sample shows. Pure."""
     where = counted(sample.shards, "shard")
     if sample.shards < sample.of_shards:
@@ -185,53 +190,53 @@ def findings(check: str, sample: Sample) -> Iterator[Finding]:
     yield from found
 
 
-def _losses(check: str, sample: Sample) -> Iterator[Finding]:
-    if sample.elsewhere:
+def _losses(check: str, sample: RecordSample) -> Iterator[Finding]:
+    if sample.odd.elsewhere:
         yield note(
             check,
-            f"aggregates with keys of other shards: {sample.elsewhere:,}, of "
-            f"{counted(sample.dropped_by_kcl, 'user record')}, which a Java KCL drops without a "
-            "word",
+            f"aggregates with keys of other shards: {sample.odd.elsewhere:,}, of "
+            f"{counted(sample.odd.dropped_by_kcl, 'user record')}, which a Java KCL drops without "
+            "a word",
             "Nothing is dropped here. If a KCL reads the stream, too, have the producer pack for "
             "each shard, or put its records plain: see docs/what-producers-write.md.",
         )
-    if sample.moved:
+    if sample.odd.moved:
         yield note(
             check,
-            f"user records of other shards, in aggregates of a KPL: {sample.moved:,}. After a "
+            f"user records of other shards, in aggregates of a KPL: {sample.odd.moved:,}. After a "
             "reshard, the KPL puts them again, so that they come twice",
             "The option hash_range_filter drops the first of the two.",
         )
-    if sample.malformed:
+    if sample.odd.malformed:
         yield note(
             check,
-            f"records that begin like an aggregate, and are none: {sample.malformed:,}. Each comes "
-            "as it is, as one record",
+            f"records that begin like an aggregate, and are none: {sample.odd.malformed:,}. Each "
+            "comes as it is, as one record",
             "Their producer cut or changed them, or is no aggregator: look at them with "
             "`sparkinesis tail --json`.",
         )
-    if sample.full:
+    if sample.odd.full:
         yield note(
             check,
             f"aggregates within {(MAX_SIZE - _NEAR_LIMIT) >> 10} KiB of the limit of 1 MiB, where "
-            f"some producers lose user records: {sample.full:,}",
+            f"some producers lose user records: {sample.odd.full:,}",
             "aws-kinesis-agg of PyPI drops a record that fills an aggregate to the last 20 bytes, "
             "and that of npm makes aggregates that the service refuses: set a smaller size there.",
         )
-    if sample.repeated:
+    if sample.odd.repeated:
         yield note(
             check,
-            f"user records with the key and the data of an earlier one: {sample.repeated:,}. A "
+            f"user records with the key and the data of an earlier one: {sample.odd.repeated:,}. A "
             "producer repeats calls, or they are alike",
             "`sparkinesis tail --check-order FIELD` names them, if the data has a counter or a "
             "time.",
         )
 
 
-def _keys(check: str, sample: Sample) -> Iterator[Finding]:
+def _keys(check: str, sample: RecordSample) -> Iterator[Finding]:
     wrong = {
-        "without a partition key": sample.without_key,
-        "with an explicit hash key that no shard has": sample.wrong_hash_keys,
+        "without a partition key": sample.odd.without_key,
+        "with an explicit hash key that no shard has": sample.odd.wrong_hash_keys,
     }
     texts = [f"{text}: {count:,}" for text, count in wrong.items() if count]
     if texts:

@@ -95,7 +95,7 @@ def test_the_order_goes_on_in_the_shards_of_a_split_and_a_merge() -> None:
     assert read(check, [3, 10], "merged", ["child", "other"], key="x") == [
         ("behind", 3, 9),
     ]
-    assert check.summary.found[order_check.Kind.ELSEWHERE] == 0
+    assert check.summary.found[order_check.BreakKind.ELSEWHERE] == 0
 
 
 def test_the_order_goes_on_through_a_shard_that_has_none_of_the_key() -> None:

@@ -10,7 +10,7 @@ import pytest
 from sparkinesis import aggregate
 from sparkinesis.monitor.doctor import record_checks
 from sparkinesis.monitor.doctor.judge import State
-from sparkinesis.monitor.doctor.record_checks import Sample, findings
+from sparkinesis.monitor.doctor.record_checks import RecordSample, findings
 from sparkinesis.stream.kpl.magic import MAGIC
 from sparkinesis.stream.kpl.message_types import AggregatedRecord
 from sparkinesis.stream.page import Record
@@ -41,13 +41,13 @@ def without_checks(key: str, hash_key: str | None) -> Record:
     return record(MAGIC + body + hashlib.md5(body, usedforsecurity=False).digest())
 
 
-def sample_of(records: Sequence[Record], shard: Shard = EVERYTHING) -> Sample:
-    sample = Sample(shards=1, of_shards=1)
+def sample_of(records: Sequence[Record], shard: Shard = EVERYTHING) -> RecordSample:
+    sample = RecordSample(shards=1, of_shards=1)
     sample.add(records, shard)
     return sample
 
 
-def notes(sample: Sample) -> list[str]:
+def notes(sample: RecordSample) -> list[str]:
     """What is found beside what was read."""
     first, *others = findings("records s", sample)
     assert (first.state, first.mend) == (State.OK, "")
@@ -68,7 +68,7 @@ def test_records_that_are_well_are_counted() -> None:
 
 
 def test_no_record_at_all_is_said() -> None:
-    (first,) = findings("records s", Sample(shards=2, of_shards=300))
+    (first,) = findings("records s", RecordSample(shards=2, of_shards=300))
     assert first.what == "read 0 records of 2 shards of 300, of the last hour"
 
 
@@ -135,7 +135,7 @@ def test_a_repeat_has_the_key_and_the_data_of_another_record() -> None:
 def test_the_memory_for_repeats_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_checks, "_MOST_DIGESTS", 1)
     sample = sample_of([record(b"1"), record(b"2"), record(b"2"), record(b"1")])
-    assert sample.repeated == 1
+    assert sample.odd.repeated == 1
 
 
 def test_one_key_in_aggregates_of_many_keys_is_none() -> None:
