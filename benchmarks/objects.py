@@ -1,4 +1,4 @@
-"""User records as Python objects, of a page's body, against botocore's parser and protobuf.
+"""User records as objects and as columns, of a page's body, against botocore's parser and protobuf.
 
 Both begin with the same bytes and end with an object for each user record; CPU time counts, of all
 threads. Ours decodes the page and makes a `UserRecord` of each. The peer is what a fair loop over
@@ -17,22 +17,23 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 from benchmarks.deaggregate import aggregated_records
 from benchmarks.decode import botocore_parser, page_body
 from benchmarks.report import Result, medians, print_table
 from sparkinesis.stream.calls.answers.decoding import decode_page
+from sparkinesis.stream.kpl.envelope import messages_of
 from sparkinesis.stream.kpl.magic import DIGEST_SIZE, MAGIC
 from sparkinesis.stream.kpl.message_types import AggregatedRecord
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.batches.page_rows import objects_of
-from sparkinesis.worker.batches.user_record import UserRecord
 
 REQUIRED = 1.2
 ROUNDS = 5
-PLAIN = 10_000
-"""Records of a page that are not aggregated."""
-PLAIN_SIZE = 200
+PLAIN = {200: 10_000, 1_000: 5_000}
+"""The records of a page that are not aggregated, by their bytes."""
 
 
 def body_of(records: list[Record]) -> bytes:
@@ -63,9 +64,8 @@ def batch_of(body: bytes) -> RecordBatch:
     return batch
 
 
-def by_columns(body: bytes) -> list[UserRecord]:
-    """Columns first, and objects of them: the way before there were objects without columns."""
-    return objects_of(batch_of(body).to_arrow())
+def columns_of(body: bytes) -> pa.RecordBatch:
+    return batch_of(body).to_arrow()
 
 
 def peer(parse: Callable[[bytes], dict[str, Any]], body: bytes) -> list[dict[str, Any]]:
@@ -114,7 +114,7 @@ def bare(parse: Callable[[bytes], dict[str, Any]], body: bytes) -> list[bytes]:
 def check(parse: Callable[[bytes], dict[str, Any]], body: bytes) -> int:
     """All give the same user records, or there is nothing to compare. Returns how many."""
     ours = batch_of(body).records
-    assert ours == by_columns(body)
+    assert ours == objects_of(columns_of(body))
     assert [record.data for record in ours] == bare(parse, body)
     assert [
         {
@@ -136,17 +136,25 @@ def run() -> list[Result]:
     for kind, body in (
         ("KPL", body_of(aggregated_records())),
         ("KPL, explicit hash keys", body_of(aggregated_records(with_hash_keys=True))),
-        ("plain", page_body(PLAIN_SIZE, PLAIN)),
+        *((f"plain, {size:,} B", page_body(size, count)) for size, count in PLAIN.items()),
     ):
         count = check(parse, body)
-        ours, columns, theirs, least = medians(
+        records = decode_page(body).records
+        ours, columns, theirs, least, decoding, digests = medians(
             lambda: batch_of(body).records,  # noqa: B023
-            lambda: by_columns(body),  # noqa: B023
+            lambda: columns_of(body),  # noqa: B023
             lambda: peer(parse, body),  # noqa: B023
             lambda: bare(parse, body),  # noqa: B023
+            lambda: decode_page(body),  # noqa: B023
+            lambda: messages_of(records),  # noqa: B023
             rounds=ROUNDS,
             clock=time.process_time,
         )
+        parts = (
+            f"{columns / ours:.2f} of objects; either has {decoding / count * 1e6:.2f} of decoding"
+        )
+        if kind.startswith("KPL"):
+            parts += f" and {digests / count * 1e6:.2f} of MD5"
         unit = "CPU s per million"
         results += [
             Result(
@@ -155,13 +163,13 @@ def run() -> list[Result]:
                 unit,
                 theirs / ours,
                 REQUIRED,
-                f"{count:,} user records of 200 B from the body of a page",
+                f"{count:,} user records from the body of a page",
             ),
             Result(
-                f"the same by columns, {kind}",
+                f"the same as Arrow columns, {kind}",
                 columns / count * 1e6,
                 unit,
-                note=f"objects take {ours / columns:.0%} of this",
+                note=parts,
             ),
             Result(f"botocore and protobuf, {kind}", theirs / count * 1e6, unit),
             Result(
