@@ -22,7 +22,7 @@ unit := $(filter-out $(integration) $(spark) tests/__pycache__,$(patsubst %/,%,$
 # Processes share the tests as tests/conftest.py says; the 15 slowest are listed at the end.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadscope --no-loadscope-reorder --durations=15
 
-.PHONY: help docs demo active-users mutate setup test test-all test-more test-long test-page test-lakes test-prometheus compat release-check check simulate spec soak interop interop-emulators interop-producers interop-queues check-aws lint bench bench-peers format lock clean
+.PHONY: help docs demo active-users mutate setup test test-all test-more test-long test-page test-lakes test-prometheus compat release-check check simulate spec soak interop interop-emulators interop-producers interop-readers interop-queues check-aws lint bench bench-peers format lock clean
 
 help: ## List the targets (default)
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -110,6 +110,10 @@ interop-emulators: $(SETUP) ## Run on Kinesis and DynamoDB servers that others w
 # Leaves out the programs whose language is not here, with a sentence.
 interop-producers: $(SETUP) ## Read what the producers of others write (ARGS="--only boto3 Go")
 	@$(BIN)/python -m tests.interop.producers $(ARGS)
+
+# Leaves out the readers whose language is not here, with a sentence.
+interop-readers: $(SETUP) ## Have readers of others open the aggregates that we write
+	@$(BIN)/python -m tests.interop.producers.readers
 
 # Needs Node.js, and says so where there is none.
 interop-queues: $(SETUP) ## Use the local server's queues by boto3 and the AWS SDK for JavaScript

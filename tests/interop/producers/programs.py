@@ -33,8 +33,8 @@ def _kinds(text: str) -> frozenset[str]:
 
 
 _BOTO3 = "boto3==1.44.8"
-_AGG = ("aws-kinesis-agg==1.2.3", "protobuf==7.36.2", "six==1.17.0")
-_ASYNC = ("async-kinesis==3.0.1", "aiobotocore==3.10.0", *_AGG)
+AGG = ("aws-kinesis-agg==1.2.3", "protobuf==7.36.2", "six==1.17.0")
+_ASYNC = ("async-kinesis==3.0.1", "aiobotocore==3.10.0", *AGG)
 
 PROGRAMS = (
     Program(
@@ -57,7 +57,7 @@ PROGRAMS = (
         "aws_kinesis_agg.py",
         calm=_kinds("scattered"),
         hard=_kinds("doubled scattered"),
-        requirements=(*_AGG, _BOTO3),
+        requirements=(*AGG, _BOTO3),
     ),
     Program(
         "async-kinesis 3.0.1, KPL format",
