@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 from prometheus_client.core import Metric as Family
@@ -143,3 +147,28 @@ def test_every_metric_can_be_told(metric: Metric) -> None:
     assert told == {
         label: f"its {label}" for label in (*metric.scope.labels, *metric.series_labels)
     }
+
+
+def test_a_multi_process_collector_has_none_of_our_metrics_and_the_registry_has_them(
+    tmp_path: Path,
+) -> None:
+    program = """
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from sparkinesis.metrics import PrometheusMetrics
+from sparkinesis.metrics.catalogue import RECORDS_PROCESSED
+from sparkinesis.metrics.metric import Measured
+
+Counter("theirs", "of the application").inc()
+worker = PrometheusMetrics().open(Measured.worker("app", "w"))
+worker.add(RECORDS_PROCESSED, ("s", "shard"), 10)
+of_all = CollectorRegistry()
+MultiProcessCollector(of_all)
+shown = [b"records_processed" in generate_latest(one) for one in (of_all, REGISTRY)]
+print(shown, b"theirs_total 1.0" in generate_latest(of_all))
+"""
+    environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", program]
+    seen = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert seen.stdout == "[False, True] True\n"
