@@ -243,6 +243,9 @@ class StreamClient(StreamCaller):
         # If the clocks differ, the service's clock is known to the second only.
         asked_ms = now_ms - took_ms // 1000 * 1000 if now_ms % 1000 == 0 else min(now_ms, sent_ms)
         fetched = Fetched(answer["Page"], answer["Size"], now_ms, asked_ms)
+        if not fetched.page.records:
+            self._in_cbor.discard(shard_id)
+            return fetched
         note = self._in_cbor.add if _pays_in_cbor(fetched) else self._in_cbor.discard
         note(shard_id)
         self.count_fetched(shard_id, fetched)

@@ -125,6 +125,13 @@ def test_long_pages_of_long_records_are_asked_for_in_cbor(
     assert asked(server) == [JSON, kind]
 
 
+def test_the_page_after_an_empty_one_is_asked_for_in_json(server: RawServer) -> None:
+    client = client_of(server)
+    server.behaviours.extend([OPENING, http(in_cbor()), IN_JSON])
+    assert [len(get(client).page.records) for _ in range(3)] == [3, 0, 3]
+    assert asked(server) == [JSON, CBOR, JSON]
+
+
 def test_each_shard_has_its_own_records(server: RawServer) -> None:
     client = client_of(server)
     server.behaviours.extend([OPENING, http(in_json(*SMALL)), PAGE])

@@ -114,7 +114,7 @@ def decode_fetched(
 
     Raises msgspec's errors, UnicodeDecodeError and RecursionError.
     """
-    taken = take_out(body)
+    taken = take_out(body) if len(body) >= _LARGE else None
     if taken is not None:
         rest, data = taken
         with suppress(*_INVALID):  # decoding the whole shows which byte or field is invalid
