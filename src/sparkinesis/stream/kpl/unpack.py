@@ -217,7 +217,9 @@ def _columns(
         explicit_hash_keys = pa.array(parts.explicit_hash_keys, pa.string())
     except pa.ArrowInvalid:  # one is not UTF-8
         raise _UnusualError(compress(count(), parts.is_packed)) from None
-    header = read_headers(wire, with_hash_keys=len(explicit_hash_keys) > 0)
+    firsts = (first_key, first_hash_key)
+    most_keys = max([stop - start for each in firsts for start, stop in pairwise(each)])
+    header = read_headers(wire, with_hash_keys=len(explicit_hash_keys) > 0, most_keys=most_keys)
     source = pc.list_parent_indices(
         pa.ListArray.from_arrays(pa.array(first_row, pa.int32()), pa.nulls(rows))
     )

@@ -36,20 +36,24 @@ class Headers(NamedTuple):
     """The bytes before the data."""
 
 
-def read_headers(messages: pa.Array, *, with_hash_keys: bool) -> Headers:
+def read_headers(messages: pa.Array, *, with_hash_keys: bool, most_keys: int) -> Headers:
     """Read the headers of ``messages`` (binary, one at least, no nulls).
 
     A message with an explicit hash key is usual only ``with_hash_keys``. A header is never read
     beyond the end of a usual message, because its data ends there.
+
+    most_keys: the most keys in a table, whose indices are usual; larger ones may be.
     """
-    lengths = pc.binary_length(messages).cast(pa.uint64())
-    low = _words(messages, 0)
-    # Few aggregates have so many keys that a header is longer than one word.
-    headers = _read_headers(_Wire(low, None), lengths, with_hash_keys=with_hash_keys)
-    if with_hash_keys and headers.is_usual.true_count < len(messages):
-        wire = _Wire(low, _words(messages, _WORD))
-        headers = _read_headers(wire, lengths, with_hash_keys=True)
-    return headers
+    lengths = pc.binary_length(messages)
+    widths = 2 * _varint_width(most_keys) + _varint_width(pc.max(lengths).as_py())
+    has_long = with_hash_keys and 3 + widths > _WORD
+    wire = _Wire(_words(messages, 0), _words(messages, _WORD) if has_long else None)
+    return _read_headers(wire, lengths.cast(pa.uint64()), with_hash_keys=with_hash_keys)
+
+
+def _varint_width(most: int) -> int:
+    """Return the bytes of the largest number up to ``most``."""
+    return (max(most, 1).bit_length() + 6) // 7
 
 
 def _read_headers(wire: _Wire, lengths: pa.Array, *, with_hash_keys: bool) -> Headers:

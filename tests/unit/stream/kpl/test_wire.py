@@ -29,7 +29,8 @@ def message(user: User) -> bytes:
 
 
 def columns(messages: list[bytes], with_hash_keys: bool) -> list[tuple[object, ...]]:
-    read = read_headers(pa.array(messages, pa.binary()), with_hash_keys=with_hash_keys)
+    wire = pa.array(messages, pa.binary())
+    read = read_headers(wire, with_hash_keys=with_hash_keys, most_keys=2**21)
     count = len(messages)
     hash_key = pa.nulls(count) if read.hash_key is None else read.hash_key
     size = pa.repeat(read.size, count) if isinstance(read.size, pa.Scalar) else read.size
@@ -45,6 +46,18 @@ def test_any_mix_of_usual_messages(found: list[User]) -> None:
     assert columns([message(user) for user in found], with_hash_keys=True) == [
         (True, user[0], user[1], len(header(user))) for user in found
     ]
+
+
+@pytest.mark.parametrize(("keys", "size"), [(127, 127), (127, 16000), (16383, 100), (16383, 16000)])
+def test_headers_of_any_length_are_read_in_full(keys: int, size: int) -> None:
+    """A header of up to 8 bytes is read as one word, a longer one as two."""
+    user = (keys, keys, 0, size)
+    wire = pa.array([message(user)], pa.binary())
+    read = read_headers(wire, with_hash_keys=True, most_keys=keys)
+    assert read.is_usual.to_pylist() == [True]
+    assert pa.scalar(len(header(user)), pa.uint64()) == (
+        read.size if isinstance(read.size, pa.Scalar) else read.size[0]
+    )
 
 
 @pytest.mark.parametrize(
