@@ -60,33 +60,51 @@ def main() -> int:
     spark = None if arguments.without_spark else new_session()
     rows: list[Sequence[str]] = [_HEADING]
     wrong: list[str] = []
-    for program in programs:
-        print(f"{program.name} ...", flush=True)
-        try:
-            command = command_of(program)
-        except (MissingToolError, InstallError) as error:
-            print(f"  left out: {error}", flush=True)
-            continue
-        for name, expected in (("calm", program.calm), ("hard", program.hard)):
-            began = time.monotonic()
-            log = folder / f"{len(rows)}-{name}.log"
-            try:
-                trusted = certificate if program.tls else None
-                done = _play(command, name, spark, trusted, log)
-            except ProgramError as error:
-                wrong.append(f"{program.name}, {name}: {error}")
-                continue
-            rows.append(_row(program, name, done, time.monotonic() - began))
-            wrong += [f"{program.name}, {name}: {each}" for each in _wrong(program, expected, done)]
-            if arguments.show:
-                print(f"  {name}: {done.sample.key!r} {done.sample.hash_key!r}", end=" ")
-                print(done.sample.data[:120])
+    try:
+        for program in programs:
+            wrong += _play_both(program, rows, spark, certificate, folder, show=arguments.show)
+    except KeyboardInterrupt:
+        wrong.append("interrupted: the other programs were not run")
     if len(rows) == 1:
         print("Nothing was run.", file=sys.stderr)
         return 2
     print_table(rows, texts=3)
     print(*wrong, sep="\n", file=sys.stderr)
     return 1 if wrong else 0
+
+
+def _play_both(
+    program: Program,
+    rows: list[Sequence[str]],
+    spark: SparkSession | None,
+    certificate: Path | None,
+    folder: Path,
+    *,
+    show: bool,
+) -> list[str]:
+    """Add the rows of a program's two plays, and return what is wrong."""
+    print(f"{program.name} ...", flush=True)
+    try:
+        command = command_of(program)
+    except (MissingToolError, InstallError) as error:
+        print(f"  left out: {error}", flush=True)
+        return []
+    wrong: list[str] = []
+    trusted = certificate if program.tls else None
+    for name, expected in (("calm", program.calm), ("hard", program.hard)):
+        began = time.monotonic()
+        log = folder / f"{len(rows)}-{name}.log"
+        try:
+            done = _play(command, name, spark, trusted, log)
+        except ProgramError as error:
+            wrong.append(f"{program.name}, {name}: {error}")
+            continue
+        rows.append(_row(program, name, done, time.monotonic() - began))
+        wrong += [f"{program.name}, {name}: {each}" for each in _wrong(program, expected, done)]
+        if show:
+            print(f"  {name}: {done.sample.key!r} {done.sample.hash_key!r}", end=" ")
+            print(done.sample.data[:120])
+    return wrong
 
 
 def _play(

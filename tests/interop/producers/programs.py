@@ -93,6 +93,19 @@ PROGRAMS = (
         requirements=("kinesis-producer==0.2.1", "six==1.17.0", _BOTO3),
     ),
     Program(
+        "django-logpipe 1.6.0",
+        "Python",
+        "django_logpipe.py",
+        calm=_kinds("wrapped"),
+        hard=_kinds("doubled wrapped"),
+        requirements=(
+            "django-logpipe==1.6.0",
+            "Django==5.2.19",
+            "djangorestframework==3.18.3",
+            _BOTO3,
+        ),
+    ),
+    Program(
         "AWS SDK for JavaScript 3.1143.0", "Node", "sdk.mjs", hard=_kinds("doubled out_of_order")
     ),
     Program(
@@ -110,6 +123,20 @@ PROGRAMS = (
         hard=_kinds("doubled lost wrapped"),
         may=_kinds("out_of_order"),  # its calls are made at the same time
     ),
+    Program(
+        "lifion-kinesis 1.3.3",
+        "Node",
+        "lifion-kinesis.mjs",
+        hard=_kinds("doubled out_of_order"),
+    ),
+    Program(
+        "kinesis-streams 0.7.0",
+        "Node",
+        "kinesis-streams.mjs",
+        calm=_kinds("wrapped"),
+        hard=_kinds("doubled out_of_order wrapped"),
+    ),
+    Program("npm kinesis 1.2.2", "Node", "kinesis.mjs", hard=_kinds("doubled"), tls=True),
     Program("AWS SDK for Go 1.56.13", "Go", "sdk", hard=_kinds("doubled out_of_order")),
     Program(
         "a8m/kinesis-producer 0.2.0",
@@ -117,6 +144,20 @@ PROGRAMS = (
         "kinesis-producer",
         calm=_kinds("relabelled scattered"),
         hard=_kinds("out_of_order relabelled scattered"),
+    ),
+    Program(
+        "Telegraf 1.36.4",
+        "Go",
+        "telegraf",
+        calm=_kinds("wrapped"),
+        hard=_kinds("doubled lost wrapped"),
+    ),
+    Program(
+        "Benthos 4.27.0",
+        "Go",
+        "benthos",
+        hard=_kinds("doubled"),
+        may=_kinds("out_of_order"),  # its calls are made at the same time
     ),
     Program(
         "KPL 1.0.9",
@@ -127,5 +168,30 @@ PROGRAMS = (
         tls=True,
     ),
     Program("Camel 4.18.0", "Java", "camel", hard=_kinds("doubled")),
+    Program(
+        "Beam 2.73.0",
+        "Java",
+        "beam",
+        calm=_kinds("hash_keys out_of_order"),
+        hard=_kinds("doubled hash_keys out_of_order"),
+        may=_kinds("scattered"),  # its threads put aggregates for shards as they were
+    ),
+    Program(
+        "Spring's Kinesis binder 4.0.5",
+        "Java",
+        "spring",
+        calm=_kinds("wrapped"),
+        hard=_kinds("doubled wrapped"),
+        may=_kinds("lost out_of_order"),  # its calls are made at the same time, and cut at its end
+    ),
+    Program("Flink 1.15.2", "Java", "flink", hard=_kinds("doubled out_of_order")),
+    Program(
+        "Guardian's Logback appender 2.0.3",
+        "Java",
+        "logback",
+        calm=_kinds("relabelled scattered"),
+        hard=_kinds("relabelled scattered"),
+        may=_kinds("doubled lost out_of_order"),  # it closes its client while calls are made
+    ),
     Program("AWS SDK for Rust 1.130.0", "Rust", "sdk", hard=_kinds("doubled out_of_order")),
 )
