@@ -97,18 +97,18 @@ def identifier(kinesis: Any, stream: str) -> str:
     return f"{summary['StreamARN'].split(':')[4]}:{stream}:{created}"
 
 
-def make_anew(kinesis: Any, stream: str) -> tuple[str, str]:
+def make_anew(kinesis: Any, stream: str, shards: int = 1) -> tuple[str, str]:
     """Delete and create a stream; return its identifiers, the old one first."""
     before = identifier(kinesis, stream)
-    kinesis.delete_stream(StreamName=stream)
-    return before, create_anew(kinesis, stream, before)
+    kinesis.delete_stream(StreamName=stream, EnforceConsumerDeletion=True)
+    return before, create_anew(kinesis, stream, before, shards)
 
 
-def create_anew(kinesis: Any, stream: str, before: str) -> str:
+def create_anew(kinesis: Any, stream: str, before: str, shards: int = 1) -> str:
     """Create a stream that was deleted; return its identifier, which differs from ``before``."""
     while int(time.time()) <= int(before.rpartition(":")[2]):
         time.sleep(0.05)  # the identifier counts whole seconds
-    kinesis.create_stream(StreamName=stream, ShardCount=1)
+    kinesis.create_stream(StreamName=stream, ShardCount=shards)
     return identifier(kinesis, stream)
 
 

@@ -80,6 +80,7 @@ OF_LAKES = {"deltalake", "psycopg", "pyiceberg"}
 
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 FLOWS = DOCS / "how-it-flows.md"
+FINDINGS = ROOT / "findings/README.md"
 PACKAGE = ROOT / "src" / "sparkinesis"
 FOLDERS = sorted(path.parent for path in PACKAGE.rglob("*/__init__.py"))
 
@@ -250,7 +251,7 @@ def test_all_code_is_in_fenced_blocks(page: Path) -> None:
     assert not re.search(r"^(?![ -]).*\n\n {4}\S", without_blocks(page), re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", [CONTRIBUTING, FLOWS], ids=shown)
+@pytest.mark.parametrize("page", [CONTRIBUTING, FLOWS, FINDINGS], ids=shown)
 def test_the_paths_for_contributors_exist(page: Path) -> None:
     named = set(re.findall(r"`([\w/]+(?:/[\w*]+|\.py))`", page.read_text("utf-8")))
     missing = {

@@ -15,7 +15,7 @@ from tests.integration.worker.scene import Scene, checkpoint
 from tests.journal import PATIENCE, Journal
 from tests.kcl import rows_of
 from tests.pace import eventually
-from tests.streams import active_shards, put_at
+from tests.streams import active_shards, make_anew, put_at
 
 RETRIEVALS = ("polling", "efo")
 
@@ -29,11 +29,6 @@ def put_into_each(scene: Scene, data: str) -> list[bytes]:
     return datas
 
 
-def make_anew(scene: Scene, shards: int) -> None:
-    scene.kinesis.delete_stream(StreamName=scene.stream, EnforceConsumerDeletion=True)
-    scene.kinesis.create_stream(StreamName=scene.stream, ShardCount=shards)
-
-
 @pytest.mark.parametrize("initial", ["trim_horizon", "latest"])
 def test_a_stream_made_anew_with_more_shards_is_read_by_a_worker_that_runs(
     scene: Scene, initial: str
@@ -42,7 +37,7 @@ def test_a_stream_made_anew_with_more_shards_is_read_by_a_worker_that_runs(
     scene.start({"on_event": events.append}, on_records=checkpoint, initial_position=initial)
     eventually(lambda: all(scene.owners().values()))
     scene.journal.wait_for_data(*put_into_each(scene, "old"))
-    make_anew(scene, 4)
+    make_anew(scene.kinesis, scene.stream, 4)
     new = put_into_each(scene, "new")
     scene.journal.wait_for_data(*new)
     eventually(lambda: [type(one) for one in events].count(StreamMadeAnew) == 1)
@@ -57,7 +52,7 @@ def test_a_stream_made_anew_is_read_whole_where_its_shards_had_no_checkpoint(sce
     """Its first records would do for the old leases: no position is refused."""
     scene.start()
     scene.journal.wait_for_data(*put_into_each(scene, "old"))
-    make_anew(scene, 4)
+    make_anew(scene.kinesis, scene.stream, 4)
     scene.journal.wait_for_data(*put_into_each(scene, "new"))
 
 
@@ -67,7 +62,7 @@ def test_two_workers_follow_a_stream_that_was_made_anew(scene: Scene) -> None:
         scene.start(on_records=checkpoint)
     eventually(lambda: len(set(scene.owners().values()) - {None}) == 2)
     scene.journal.wait_for_data(*put_into_each(scene, "old"))
-    make_anew(scene, 2)
+    make_anew(scene.kinesis, scene.stream, 2)
     scene.journal.wait_for_data(*put_into_each(scene, "new"))
     eventually(lambda: len(set(scene.owners().values()) - {None}) == 2)
 
@@ -123,7 +118,7 @@ def test_commands_tell_leases_of_another_stream(scene: Scene, call: Command, dyn
     error = failure(call(*convert, "--stream", other))
     assert f":{scene.stream}:" in error
     assert "Nothing was written" in error
-    make_anew(scene, 2)
+    make_anew(scene.kinesis, scene.stream, 2)
     error = failure(call("reset", "--stream", scene.stream, "--to", "latest", "--yes"))
     assert "created at another time: it was deleted and made anew. Nothing was written" in error
     assert f"2 leases are of a stream '{scene.stream}'" in " ".join(findings(scene.stream))

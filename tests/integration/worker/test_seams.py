@@ -21,7 +21,7 @@ from sparkinesis.worker.on_error import DeadLetter
 from tests.integration.worker.scene import Scene
 from tests.journal import PATIENCE, Journal
 from tests.kcl import put_lease, rows_of
-from tests.streams import put
+from tests.streams import create_anew, identifier, put
 
 SHARD = "shardId-000000000000"
 
@@ -110,13 +110,14 @@ def test_a_stream_that_was_deleted_and_made_anew_is_read(
     scene.put(b"old")
     scene.start()
     scene.journal.wait_for_data(b"old")
+    before = identifier(scene.kinesis, scene.stream)
     scene.kinesis.delete_stream(StreamName=scene.stream, EnforceConsumerDeletion=True)
     faults(watch)
     scene.journal.wait(lambda: bool(scene.journal.calls("looked for", "shard_ended")))
     scene.kinesis.get_waiter("stream_not_exists").wait(
         StreamName=scene.stream, WaiterConfig={"Delay": 1, "MaxAttempts": 10}
     )
-    scene.kinesis.create_stream(StreamName=scene.stream, ShardCount=1)
+    create_anew(scene.kinesis, scene.stream, before)
     scene.put(b"new")
     scene.journal.wait_for_data(b"new")
     assert not scene.journal.calls("shard_ended")
