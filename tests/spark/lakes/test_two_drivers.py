@@ -38,10 +38,12 @@ def driver(section: str, folder: Path) -> dict[str, Any]:
 def test_deltalake_refuses_the_batch_of_the_other_driver(tmp_path: Path) -> None:
     need("deltalake")
     from deltalake import DeltaTable  # noqa: PLC0415 - of `make test-lakes`
-    from deltalake.exceptions import CommitFailedError  # noqa: PLC0415
+    from deltalake.exceptions import CommitFailedError, DeltaError  # noqa: PLC0415
 
     late, other = (driver("Delta Lake without JARs", tmp_path)["write"] for _ in range(2))
-    other(Batch(), 0)
+    with pytest.raises(DeltaError, match="exists"):
+        late(Batch(meanwhile=lambda: other(Batch(), 0)), 0)
+    late(Batch(), 0)  # as the replay does
     with pytest.raises(CommitFailedError, match="Concurrent transaction"):
         late(Batch(meanwhile=lambda: other(Batch(), 1)), 1)
     late(Batch(), 1)  # as the replay does
