@@ -93,13 +93,13 @@ class Acquisitions:
         """Take these leases; return the number of those that no other worker was faster to take."""
         before = self._remember(rows)
         # The failover time counts from before the write: no worker sees it earlier.
-        since = self._clock()
+        acquired_at = self._clock()
         updates = [requests.take(row, self._worker_id, terms.token, terms.mark) for row in rows]
         self._renewer.own_writes.add(updates)
         results = self._renewer.batching.write(updates)
         for result in results:
             if isinstance(result, Lease):
-                self._renewer.hold(result, since)
+                self._renewer.hold(result, acquired_at)
         taken = 0
         trouble: SparkinesisError | None = None
         for row, result in zip(rows, results, strict=True):

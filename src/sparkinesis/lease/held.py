@@ -75,11 +75,11 @@ class HeldLease(LeaseTerm):
         *,
         failover_time: float,
         clock: Callable[[], float],
-        since: float,
+        acquired_at: float,
         publish: Listener,
         own_writes: OwnWrites,
     ) -> None:
-        super().__init__(lease, failover_time, clock, since, publish)
+        super().__init__(lease, failover_time, clock, acquired_at, publish)
         self.throughput_kbps: float | None = None
         """The measured rate, set by the worker; stored with each write of the owner."""
         self.known: tuple[ExtendedSequenceNumber, AfterRecord | AtTimestamp] | None = None
@@ -94,7 +94,7 @@ class HeldLease(LeaseTerm):
         self._table = table
         self._worker_id = worker_id
         self._own_writes = own_writes
-        self._sent_at = since
+        self._sent_at = acquired_at
         self._trouble: str | None = None
         """The error of the last write; None once a write has succeeded."""
         self._unanswered: list[tuple[float, Update]] = []

@@ -95,10 +95,10 @@ class LeaseRenewer:
         self.own_writes = OwnWrites()
         """All writes of the worker by which it acquires or renews a lease."""
 
-    def hold(self, lease: Lease, since: float | None = None) -> HeldLease:
+    def hold(self, lease: Lease, acquired_at: float | None = None) -> HeldLease:
         """Start to renew a lease that this worker owns by its row ``lease``.
 
-        ``since``: the clock's time before the acquiring write was sent; default: now.
+        ``acquired_at``: the clock's time before the acquiring write was sent; default: now.
         """
         held = HeldLease(
             lease,
@@ -106,7 +106,7 @@ class LeaseRenewer:
             self._worker_id,
             failover_time=self._failover_time,
             clock=self._clock,
-            since=self._clock() if since is None else since,
+            acquired_at=self._clock() if acquired_at is None else acquired_at,
             publish=self._publish,
             own_writes=self.own_writes,
         )

@@ -32,17 +32,17 @@ class LeaseTerm:
         lease: Lease,
         failover_time: float,
         clock: Callable[[], float],
-        since: float,
+        acquired_at: float,
         publish: Listener,
     ) -> None:
-        """``since``: the clock's time before the acquiring write was sent."""
+        """``acquired_at``: the clock's time before the acquiring write was sent."""
         self.key = lease.key
         self.shard_id = lease.shard_id
         self._failover_time = failover_time
         self._clock = clock
         self._publish = publish
-        self._since = since
-        self.renewed_at = since
+        self._acquired_at = acquired_at
+        self.renewed_at = acquired_at
         """The time at which the last successful write was sent."""
         self._lost: LeaseLoss | None = None
         self._ending = threading.Lock()
@@ -91,7 +91,7 @@ class LeaseTerm:
                 loss.reason,
                 loss.why,
                 loss.to,
-                self._clock() - self._since,
+                self._clock() - self._acquired_at,
                 str(row.checkpoint),
                 error,
             )

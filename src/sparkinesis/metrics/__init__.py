@@ -15,10 +15,12 @@ An exporter of your own implements `MetricsExporter`; `Measured` names the worke
 # logs, `health` serves pages.
 #
 # A new metric is an entry of `catalogue`; all systems have it from there. A counter is added by
-# the table of `worker/reporting/event_log` if an event says it, else where it happens. A shard's
-# gauge is a field of `ShardStatus` that `worker/reporting/gauges` reads. Then `python -m
-# tests.unit.metrics.catalogue_table --write` brings the table of docs/metrics.md up to date. Only
-# metrics that people look at first have a panel or an alert in deploy/.
+# the table of `worker/reporting/event_log` if an event says it, else where it happens; a shard's
+# histogram is observed by a method of `worker/reporting/shard_reporter`. A shard's gauge is a field
+# of `ShardStatus` that `worker/reporting/gauges` reads. `agree()` of test_metrics.py counts what a
+# worker measures. Then `python -m tests.unit.metrics.catalogue_table --write` brings the table of
+# docs/metrics.md up to date, and `make bench ARGS=scrape` that of docs/deploy.md. Only metrics that
+# people look at first have a panel or an alert in deploy/.
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ def _when(**labels: str) -> tuple[tuple[str, str], ...]:
 
 _counter = partial(Metric, kind=Kind.COUNTER, unit=Unit.COUNT, scope=Scope.WORKER)
 _bytes = partial(Metric, kind=Kind.COUNTER, unit=Unit.BYTES, scope=Scope.WORKER)
-_duration = partial(Metric, kind=Kind.HISTOGRAM, unit=Unit.SECONDS, scope=Scope.WORKER)
+_histogram = partial(Metric, kind=Kind.HISTOGRAM, unit=Unit.SECONDS, scope=Scope.WORKER)
 _gauge = partial(Metric, kind=Kind.GAUGE, unit=Unit.COUNT, scope=Scope.WORKER)
-_seconds = partial(Metric, kind=Kind.GAUGE, unit=Unit.SECONDS, scope=Scope.WORKER)
+_seconds_gauge = partial(Metric, kind=Kind.GAUGE, unit=Unit.SECONDS, scope=Scope.WORKER)
 _fleet = partial(Metric, scope=Scope.FLEET)
 _outside = partial(Metric, kind=Kind.GAUGE, unit=Unit.SECONDS, scope=Scope.FLEET)
 _query = partial(Metric, scope=Scope.QUERY)
@@ -31,7 +31,7 @@ _query = partial(Metric, scope=Scope.QUERY)
 # fmt: off
 # ---- Calls to Kinesis (layer stream) ----
 
-CALL_DURATION = _duration(
+CALL_DURATION = _histogram(
     name="call.duration", labels=("stream", "shard", "operation", "result"), level=_DETAILED,
     help="Attempts of calls to Kinesis. result: ok, throttled, expired, retryable, failed.",
     kcl=(
@@ -89,7 +89,7 @@ LEASES_UNREAD = _gauge(
     name="leases.unread",
     help="Shards that no live worker reads, by this worker's last scan of the lease table.",
 )
-TABLE_UNSEEN = _seconds(
+TABLE_UNSEEN = _seconds_gauge(
     name="table.unseen",
     help="Time since this worker has last seen the whole lease table, or since its start.",
 )
@@ -134,13 +134,13 @@ LEASES_RELEASED = _counter(
     name="leases.released", labels=("stream", "shard", "reason"),
     help="Leases given up as part of a healthy application: handed over, shard finished, shutdown.",
 )
-RENEWAL_DURATION = _duration(
+RENEWAL_DURATION = _histogram(
     name="renewal.duration", labels=("result",),
     help="Rounds in which a worker renews all of its leases. result: ok, failed.",
     kcl=(KclName("RenewAllLeases", ""),),
     otel_name="RenewLease.Time",
 )
-TAKE_DURATION = _duration(
+TAKE_DURATION = _histogram(
     name="take.duration", labels=("result",),
     help="Rounds in which a worker scans the lease table and takes leases. result: ok, failed.",
     kcl=(
@@ -148,7 +148,7 @@ TAKE_DURATION = _duration(
         KclName("LeaseAssignmentManager", ""),
     ),
 )
-TABLE_CALL_DURATION = _duration(
+TABLE_CALL_DURATION = _histogram(
     name="table.call.duration", labels=("operation", "result"), level=_DETAILED,
     help="Attempts of calls to DynamoDB. result: ok, refused (a condition failed), throttled, "
     "retryable, failed.",
@@ -161,7 +161,7 @@ TABLE_CALL_DURATION = _duration(
         ),
     ),
 )
-SHARD_SYNC_DURATION = _duration(
+SHARD_SYNC_DURATION = _histogram(
     name="shard.sync.duration", labels=("stream", "result"),
     help="Comparisons of a stream's shards with its leases, and what followed. result: ok, failed.",
     kcl=(
@@ -185,7 +185,7 @@ STREAMS = _gauge(
     help="Streams that the application is to read.",
     kcl=(KclName("MultiStreamTracker", "ActiveStreams.Count"),),
 )
-STREAM_UNREADABLE = _seconds(
+STREAM_UNREADABLE = _seconds_gauge(
     name="stream.unreadable", labels=("stream",),
     help="Time for which this worker cannot read a stream of the application, or cannot find it; "
     "no series while it can.",
@@ -214,7 +214,7 @@ BYTES_PROCESSED = _bytes(
     help="Bytes of data of these user records.",
     kcl=(KclName("ProcessTask", "DataBytesProcessed"),),
 )
-PROCESS_DURATION = _duration(
+PROCESS_DURATION = _histogram(
     name="process.records.duration", labels=("stream", "shard", "result"),
     help="Calls of process_records. result: ok, failed.",
     kcl=(
@@ -222,21 +222,21 @@ PROCESS_DURATION = _duration(
         KclName("ProcessTask", ""),
     ),
 )
-PROCESSING_FOR = _seconds(
+PROCESSING_FOR = _seconds_gauge(
     name="processing.age", labels=("stream", "shard"),
     help="Duration of the present call of process_records; 0 between two calls.",
 )
-EVENT_LOOP_LAG = _seconds(
+EVENT_LOOP_LAG = _seconds_gauge(
     name="event.loop.lag",
     help="Time that the event loop of coroutines took to answer last, or has not answered for. No "
     "series in a worker without coroutines.",
 )
-INITIALIZE_DURATION = _duration(
+INITIALIZE_DURATION = _histogram(
     name="initialize.duration", labels=("stream", "shard", "result"),
     help="Calls of a record processor's initialize. result: ok, failed.",
     kcl=(KclName("InitializeTask", "RecordProcessor.initialize.Time"),),
 )
-SHUTDOWN_DURATION = _duration(
+SHUTDOWN_DURATION = _histogram(
     name="shutdown.duration", labels=("stream", "shard", "result"),
     help="Calls of lease_lost, shard_ended and shutdown_requested. result: ok, failed.",
     kcl=(KclName("ShutdownTask", "RecordProcessor.shutdown.Time"),),
@@ -254,44 +254,44 @@ DEAD_LETTERS = _counter(
     name="dead.letters", labels=("stream", "shard"),
     help="User records that on_error stored as dead letters.",
 )
-CHECKPOINT_DURATION = _duration(
+CHECKPOINT_DURATION = _histogram(
     name="checkpoint.duration", labels=("stream", "shard", "result"),
     help="Checkpoints written to the lease table. result: ok, refused (the lease is gone), failed.",
     kcl=(KclName("ProcessTask", "UpdateLease.", _DETAILED),),
 )
-CHECKPOINT_AGE = _seconds(
+CHECKPOINT_AGE = _seconds_gauge(
     name="checkpoint.age", labels=("stream", "shard"),
     help="Time since the shard's last checkpoint, or since this worker took the shard; 0 while "
     "everything delivered is checkpointed.",
 )
-PAUSED_AGE = _seconds(
+PAUSED_AGE = _seconds_gauge(
     name="paused.age", labels=("stream", "shard"),
     help="Time for which the program has paused the shard. No series of a shard that is not "
     "paused.",
 )
-LAG = _seconds(
+LAG = _seconds_gauge(
     name="lag", labels=("stream", "shard"),
     help="Age of the records that are being read or processed: the MillisBehindLatest of the last "
     "page, or the age of the oldest record that is fetched and not processed, if that is more. No "
     "series of a paused shard.",
 )
-APPLICATION_LAG = _seconds(
+APPLICATION_LAG = _seconds_gauge(
     name="application.lag",
     help="The largest lag of the shards that this worker reads.",
 )
-PAGE_LAG = _seconds(
+PAGE_LAG = _seconds_gauge(
     name="page.lag", labels=("stream", "shard"),
     help="The MillisBehindLatest of the service for the last page, as KCLs report it: it grows no "
     "older while the page is processed. No series of a paused shard.",
     kcl=(KclName("ProcessTask", "MillisBehindLatest"),),
 )
-APPLICATION_PAGE_LAG = _seconds(
+APPLICATION_PAGE_LAG = _seconds_gauge(
     name="application.page.lag",
     help="The largest MillisBehindLatest of the shards that this worker reads.",
     kcl=(KclName("ApplicationTracker", "MillisBehindLatest"),),
     otel_name="",  # else one name with `PAGE_LAG`
 )
-STANDING_AGE = _seconds(
+STANDING_AGE = _seconds_gauge(
     name="standing.age", labels=("stream", "shard"),
     help="Time for which the shard makes no progress although records, or a task, wait: a call "
     "does not return, or fails again and again. No series of a shard where nothing waits.",
@@ -324,7 +324,7 @@ SINK_ROWS = _counter(
     name="sink.rows", labels=("stream",),
     help="Rows in these files.",
 )
-SINK_DURATION = _duration(
+SINK_DURATION = _histogram(
     name="sink.commit.duration", labels=("stream", "result"),
     help="Commits of files to a sink's storage. result: ok, failed.",
 )
@@ -339,7 +339,7 @@ QUEUE_REDELIVERED = _counter(
     name="queue.redelivered", labels=("queue",),
     help="Records received that were delivered before: a handler failed, or a hold was lost.",
 )
-QUEUE_AGE = _duration(
+QUEUE_AGE = _histogram(
     name="queue.age", labels=("queue",),
     help="Time from the arrival of the oldest record of a receive to the receive.",
 )

@@ -145,7 +145,7 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     level: Level = Level.SUMMARY
     scope: Scope
     help: str
-    """One sentence for people."""
+    """Sentences for people."""
     kcl: tuple[KclName, ...] = ()
     """Its names in CloudWatch; none: the KCL has no such metric, and its name there is its own."""
     otel_name: str | None = None

@@ -206,7 +206,10 @@ class KinesisStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._the_planner().stop_at_present()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the options' limit; of two limits only rows, as Spark's type holds just one."""
+        """Return the options' limit; of two limits only rows, as Spark's type holds just one.
+
+        Without a limit it is `ReadAllAvailable`, by which `latestOffset` leaves out all limits.
+        """
         allowance = self._options.allowance
         if allowance.rows < math.inf:
             return ReadMaxRows(int(allowance.rows))

@@ -472,7 +472,7 @@ def test_a_lease_regained_is_another_holding(scene: Scene) -> None:
     (first,) = scene.acquire("a")
     scene.table.write(requests.take(scene.lease("a"), "other"))
     second = scene.renewer.hold(
-        scene.table.write(requests.take(scene.lease("a"), "me")), since=scene.time.now - 1
+        scene.table.write(requests.take(scene.lease("a"), "me")), acquired_at=scene.time.now - 1
     )
     with pytest.raises(LeaseLostError, match="acquired anew"):
         first.checkpoint(AT)

@@ -43,7 +43,7 @@ the end of a shard is expected with its last records | batches_advance_together 
 the limit is met by shares of shards | batches_advance_together
     source.planning.batch_instant:choose
     + return was(surveys, replace(bounds, drift=float("inf")), previous)
-the newest look decides how far all shards go | batches_advance_together | rare
+the newest probe decides how far all shards go | batches_advance_together | rare
     stream.calls.client:StreamClient.get_records
     - now_ms, asked_ms)
     + now_ms, asked_ms + 5000)

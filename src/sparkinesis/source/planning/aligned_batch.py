@@ -211,7 +211,7 @@ def _undecided(plans: Mapping[str, StreamPlan], choice: Choice[_Shard]) -> str:
     ]
     bounds = [f"stream {name!r} could end at {plan.bound_ms}" for name, plan in behind.items()]
     return (
-        f"The end of the next batch was not found: {MAX_ROUNDS} looks in a row have brought no new "
+        f"The end of the next batch was not found: {MAX_ROUNDS} rounds have brought no new "
         f"record, and do not confirm the instant {choice.instant} (epoch ms); "
         f"{' and '.join(bounds)}. The batch has {len(shards)} shards with records there: shard "
         f"{'; shard '.join(shards[:MAX_NAMED])}. Nothing was read or stored: restart the query, "

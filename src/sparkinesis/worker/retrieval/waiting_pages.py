@@ -1,4 +1,4 @@
-"""The pages of a shard that are fetched, wait, and are cut where the memory of a batch ends."""
+"""The pages of a shard that are fetched and wait for its consumer."""
 
 # Here a page crosses from one thread to another: a step of the pool that fetches puts it, and wakes
 # the work of the shard's consumer; a step of that work takes it, and wakes the fetcher if the page
@@ -13,25 +13,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
-from msgspec.structs import replace
 
-from sparkinesis.stream.kpl.objects import estimate_unpacked
-from sparkinesis.stream.page import Fetched, Record, is_empty_at_tip, split_page
+from sparkinesis.stream.page import Fetched, Record, is_empty_at_tip
 from sparkinesis.stream.position import AfterRecord, Position
 from sparkinesis.worker.options import AheadLimits
 from sparkinesis.worker.retrieval.memory import (
-    FIRST_EXPANSION,
-    WITHOUT_UNPACKING,
     Hold,
-    MemoryBudget,
-    batch_memory,
-    batch_records_within,
-    estimate_batch_memory,
-    largest_batch_memory,
-    measure_expansion,
 )
 
 
@@ -178,95 +168,3 @@ class WaitingPages:
                     if record.sequence_number != self._done:
                         return page.arrival(record)
         return None
-
-
-class BatchCutter:
-    """Cuts a page where the memory of one batch ends, and holds the memory of a shard's batches.
-
-    For one thread, that of the shard's consumer. Records take less memory in a page than in a
-    batch, as columns and as objects: so what does not fit into a batch waits as a page.
-    """
-
-    def __init__(self, budget: MemoryBudget, *, deaggregate: bool = True) -> None:
-        self.rest_of_page: FetchedPage | None = None
-        """The part of a page that did not fit into the memory of one batch."""
-        self._account = budget.account()
-        self._small = budget.limit // 64
-        """Bytes. A smaller batch is reserved by its largest possible size: an estimate would have
-        to look at each record."""
-        self._held: deque[Hold] = deque()
-        """The memory of each batch that is in use, in the order of the shard."""
-        self._deaggregates = deaggregate
-        self._expansion = FIRST_EXPANSION if deaggregate else WITHOUT_UNPACKING
-
-    @property
-    def held(self) -> int:
-        """The bytes of the batches. For any thread."""
-        return self._account.held
-
-    def next_part(self, take: Callable[[], FetchedPage | None]) -> FetchedPage | None:
-        """Return as much of the next page as a batch has memory for, and reserve that.
-
-        take: returns the next page. Returns None if no page is ready, or if other batches of the
-        shard have to be released before.
-        """
-        self.rest_of_page = self.rest_of_page or take()
-        if self.rest_of_page is None:
-            return None
-        part, self.rest_of_page = self._split(self.rest_of_page)
-        return part
-
-    def _split(self, page: FetchedPage) -> tuple[FetchedPage | None, FetchedPage | None]:
-        """Reserve memory for a page's batch; return the part that fits, and the rest of the page.
-
-        The first part has one record at least; it is None if there is no memory for that.
-        """
-        records = page.records
-        if not records:
-            return page, None
-        size = largest_batch_memory(page.fetched, self._expansion)
-        if size > self._small:
-            size = estimate_batch_memory(page.fetched, self._expansion)
-        hold = self._account.ask(size)
-        room = hold.size  # decided, unless the account holds others: else it gets its floor at once
-        if room == 0:
-            hold.release()
-            return None, page
-        self._held.append(hold)
-        if room >= size:
-            return page, None
-        count = batch_records_within(records, room, self._expansion)
-        if count == len(records):
-            return page, None
-        head, rest = split_page(page.fetched, count)
-        return replace(page, fetched=head, at_shard_end=False), replace(page, fetched=rest)
-
-    def measure_batch(self, records: Sequence[Record]) -> None:
-        """Correct the last reservation to the batch's size, and use that for the next estimate."""
-        unpacked = estimate_unpacked(records) if self._deaggregates else None
-        memory = batch_memory(records, unpacked)
-        if records:
-            self._held[-1].force(memory)
-        if unpacked is not None and unpacked.rows > len(records):
-            self._expansion = measure_expansion(records, memory)
-
-    def release_batches(self, in_use: int = 0) -> None:
-        """Give the memory of batches back, but for that of the last ones, which are in use."""
-        while len(self._held) > in_use:
-            self._held.popleft().release()
-
-    def release_last(self, in_use: int) -> None:
-        """Give the memory of a batch back that is not delivered, after those in use."""
-        while len(self._held) > in_use:
-            self._held.pop().release()
-
-    def drop_rest_of_page(self) -> None:
-        """Release what is left of a page: it is fetched again."""
-        if self.rest_of_page is not None:
-            self.rest_of_page.release()
-            self.rest_of_page = None
-
-    def close(self) -> None:
-        """Close the account, and release the batches."""
-        self.release_batches()
-        self._account.close()

@@ -50,7 +50,8 @@ from sparkinesis.worker.lifecycle.shard.selection import (
 from sparkinesis.worker.lifecycle.shard.starting import StartCheck
 from sparkinesis.worker.lifecycle.shard.states import ShutdownReason
 from sparkinesis.worker.retrieval.ahead import FetchAhead
-from sparkinesis.worker.retrieval.waiting_pages import BatchCutter, FetchedPage
+from sparkinesis.worker.retrieval.batch_cutter import BatchCutter
+from sparkinesis.worker.retrieval.waiting_pages import FetchedPage
 
 _log = logging.getLogger(__name__)
 
@@ -145,18 +146,18 @@ class Batcher:
             return None
         before = self._taken_from = self._progress
         try:
-            page = self._cutter.next_part(fetcher.take)
-            if page is None:
+            part = self._cutter.next_part(fetcher.take)
+            if part is None:
                 return None
             batch: RecordBatch | None = None
             try:
-                self._fetching.require_same_stream(page)
-                records = self._select(page, fetcher.next_from)
+                self._fetching.require_same_stream(part)
+                records = self._select(part, fetcher.next_from)
                 if records is not None:
-                    batch = self._make_batch(page, records, before.deliver_after)
+                    batch = self._make_batch(part, records, before.deliver_after)
             finally:
                 if self._cutter.rest_of_page is None:
-                    page.release()
+                    part.release()
                 if not batch:
                     self._cutter.release_last(in_use)
             return batch
@@ -239,7 +240,7 @@ class Batcher:
         taken, self._bytes = self._bytes, 0
         return taken
 
-    # --- the making of a batch: a fetcher, its next page, cut by `BatchCutter.next_part`, and then
+    # --- the making of a batch: a fetcher, the part of its page that fits, its records, the batch
 
     def _running_fetcher(self) -> FetchAhead | None:
         """Return the fetcher; open one if necessary. Return None if nothing is to be fetched."""
@@ -248,50 +249,50 @@ class Batcher:
         start, check = self._progress.read_up_to.position, self._progress.start_check
         return self._fetching.fetcher(start, inclusive=check is not None)
 
-    def _select(self, page: FetchedPage, next_from: float) -> Sequence[Record] | None:
-        """Return the page's records to deliver, and advance to the end of the page.
+    def _select(self, part: FetchedPage, next_from: float) -> Sequence[Record] | None:
+        """Return the part's records to deliver, and advance to its end.
 
         Returns None if reading restarts instead: AT the last record, to check if records expired
         during a long pause, or at the bound of ``skip_older_than``.
         """
         settings, progress = self._settings, self._progress
-        check, records = progress.start_check, page.records
-        if check is None and progress.read_up_to.may_have_missed(page.fetched):
+        check, records = progress.start_check, part.records
+        if check is None and progress.read_up_to.may_have_missed(part.fetched):
             self.stop()
             doubt = StartCheck(self._fetching.shard_id, progress.read_up_to.position, settings)
             self._progress = replace(progress, start_check=doubt)
             return None
-        found = records if check is None else check.check_page(page.fetched)
-        self.last_page.note(page)
-        self._bytes += page.fetched.size
+        found = records if check is None else check.check_page(part.fetched)
+        self.last_page.note(part)
+        self._bytes += part.fetched.size
         # Use the present time, not the time of the fetch: pages age while a slow processor works.
         now = settings.clock()
-        waited_ms = round((now - page.fetched_at) * 1000)
+        waited_ms = round((now - part.fetched_at) * 1000)
         selection = select(
             progress,
-            page.fetched,
+            part.fetched,
             found,
-            settings.skip_before(page.service_time_ms + waited_ms),
-            may_jump=now >= next_from and not page.at_shard_end,
+            settings.skip_before(part.service_time_ms + waited_ms),
+            may_jump=now >= next_from and not part.at_shard_end,
         )
         self._progress = selection.progress
         if selection.jump_to_ms is not None:
             self.stop()
             self._report.skipping(selection.jump_to_ms)
             return None
-        if settings.reads is not None and is_beyond(page.fetched, settings.reads):
+        if settings.reads is not None and is_beyond(part.fetched, settings.reads):
             self.stop()
             self.end = ReadEnd(ShutdownReason.REQUESTED)
-        elif page.at_shard_end:
+        elif part.at_shard_end:
             self.stop()
-            children = page.fetched.page.child_shards or ()
+            children = part.fetched.page.child_shards or ()
             self.end = ReadEnd(children=tuple(shard_of(child) for child in children))
         if settings.reads is not None:
             return within(selection.records, settings.reads)
         return selection.records
 
     def _make_batch(
-        self, page: FetchedPage, records: Sequence[Record], position: Position
+        self, part: FetchedPage, records: Sequence[Record], position: Position
     ) -> RecordBatch:
         """Return the batch of the records, without user records that are done at ``position``."""
         options = self._settings.options
@@ -300,13 +301,13 @@ class Batcher:
             records,
             stream=self._settings.client.address.name,
             shard_id=self._fetching.shard_id,
-            millis_behind_latest=page.fetched.page.millis_behind_latest,
-            fetched_ms=page.service_time_ms,
+            millis_behind_latest=part.fetched.page.millis_behind_latest,
+            fetched_ms=part.service_time_ms,
             deaggregate=options.deaggregate,
             habit=self._habit,
         )
-        batch, dropped = self._filter.apply(make, page.fetched_at)
-        self.oldest_at = page.arrival(records[0]) if records else None
+        batch, dropped = self._filter.apply(make, part.fetched_at)
+        self.oldest_at = part.arrival(records[0]) if records else None
         self._cutter.measure_batch(records)
         if dropped:
             self._settings.measures(self._fetching.shard_id).filtered(dropped)
