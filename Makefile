@@ -135,14 +135,13 @@ format: $(SETUP) ## Fix style findings
 	$(BIN)/ruff format .
 
 # uv needs two fifths of pip's CPU. It knows nothing of pip's settings (a mirror, say): pip is the second try.
+$(SETUP): PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 $(SETUP): DEV := -c constraints.txt -e '.[dev]'
 $(SETUP): pyproject.toml constraints.txt
 	@echo "Setting up .venv (once) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed.")'
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python $(DEV) \
-	    || $(BIN)/python -m pip install --quiet --disable-pip-version-check $(DEV)
+	@$(PIP) -c constraints.txt uv && $(BIN)/uv pip install --quiet --python $(BIN)/python $(DEV) || $(PIP) $(DEV)
 	@touch $@
 
 # Its sample application is tested; a wheel cannot be built of it without a Maven repository.
