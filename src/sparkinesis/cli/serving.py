@@ -7,7 +7,6 @@ application's workers.
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 from typing import Annotated
 
@@ -54,7 +53,7 @@ def ui(
 ) -> None:
     """Serve a page of an application: its shards over time, their owners, their lag."""
     from sparkinesis.ui.watcher import WorkerUrls  # noqa: PLC0415 - slow to import
-    from sparkinesis.worker.lifecycle.signals import handling  # noqa: PLC0415 - as above
+    from sparkinesis.worker.lifecycle.signals import SIGNALS, handling  # noqa: PLC0415 - as above
 
     over = threading.Event()
     require_bokeh()
@@ -63,7 +62,7 @@ def ui(
     table = streams.table(app, dynamodb_endpoint)
     # A handler that sets an event, as a KeyboardInterrupt is lost where a finalizer of Python runs.
     with (
-        handling((signal.SIGTERM, signal.SIGINT), lambda *_: over.set()),
+        handling(SIGNALS, lambda *_: over.set()),
         serve_table(table, streams, report, port=port, interval=interval) as page,
     ):
         typer.echo(
@@ -99,7 +98,7 @@ def exporter(
     from sparkinesis.metrics.health.pages import ServedTally  # noqa: PLC0415
     from sparkinesis.metrics.prometheus import require_prometheus_client  # noqa: PLC0415
     from sparkinesis.monitor.metrics_exporter import Exporter  # noqa: PLC0415
-    from sparkinesis.worker.lifecycle.signals import handling  # noqa: PLC0415
+    from sparkinesis.worker.lifecycle.signals import SIGNALS, handling  # noqa: PLC0415
 
     over = threading.Event()
     require_prometheus_client()
@@ -108,7 +107,7 @@ def exporter(
     table = streams.table(app, dynamodb_endpoint)
     served = ServedTally.starting(parse_address("--http", http), {"application": app})
     try:
-        with handling((signal.SIGTERM, signal.SIGINT), lambda *_: over.set()):
+        with handling(SIGNALS, lambda *_: over.set()):
             typer.echo(f"Serving {served.server.url}/metrics until Ctrl-C")
             Exporter(app, table, streams, served, interval=interval).run(over.wait)
     finally:
