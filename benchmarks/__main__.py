@@ -1,6 +1,6 @@
 """Runs all benchmarks, or those named: call, decode, deaggregate, objects, source, source_cpu,
-backlog, planning, scale, local_server, leases, fleet, latency, spark_latency, spark_restart,
-spark_idle, memory, metrics, processes, queues, streams, growth, idle_shards, scrape, payloads.
+planning, scale, local_server, leases, latency, spark_latency, spark_idle, memory, queues, growth,
+idle_shards, scrape.
 
 python -m benchmarks                          # all
 python -m benchmarks decode source            # two of them
@@ -20,22 +20,17 @@ from pathlib import Path
 from rich.console import Console
 
 from benchmarks import (
-    backlog,
     call,
     deaggregate,
     decode,
-    fleet,
     growth,
     idle_shards,
     latency,
     leases,
     local_server,
     memory,
-    metrics,
     objects,
-    payloads,
     planning,
-    processes,
     queues,
     scale,
     scrape,
@@ -43,8 +38,6 @@ from benchmarks import (
     source_cpu,
     spark_idle,
     spark_latency,
-    spark_restart,
-    streams,
     tls,
 )
 from benchmarks.report import Result, print_table, write_json
@@ -56,25 +49,18 @@ BENCHMARKS: dict[str, Callable[[], list[Result]]] = {
     "objects": objects.run,
     "source": source.run,
     "source_cpu": source_cpu.run,
-    "backlog": backlog.run,
     "planning": planning.run,
     "scale": scale.run,
     "local_server": local_server.run,
     "leases": leases.run,
-    "fleet": fleet.run,
     "latency": latency.run,
     "spark_latency": spark_latency.run,
-    "spark_restart": spark_restart.run,
     "spark_idle": spark_idle.run,
     "memory": memory.run,
-    "metrics": metrics.run,
-    "processes": processes.run,
     "queues": queues.run,
-    "streams": streams.run,
     "growth": growth.run,
     "idle_shards": idle_shards.run,
     "scrape": scrape.run,
-    "payloads": payloads.run,
 }
 WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {
     "growth": growth.main,
@@ -83,8 +69,7 @@ WITH_OPTIONS: dict[str, Callable[[list[str]], int]] = {
 OVER_TLS = tuple(
     name
     for name in BENCHMARKS
-    if name
-    not in {"decode", "deaggregate", "objects", "planning", "scale", "leases", "scrape", "payloads"}
+    if name not in {"decode", "deaggregate", "objects", "planning", "scale", "leases", "scrape"}
 )
 """Those that put or read records by calls."""
 TLS = "--tls"

@@ -16,8 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from benchmarks.fleet import server
-from benchmarks.local_server import Client
+from benchmarks.local_server import Client, local_kinesis
 from benchmarks.report import Result, print_table
 from sparkinesis import (
     Application,
@@ -129,7 +128,7 @@ def measure(client: Client) -> dict[str, list[float]]:
 
 
 def run() -> list[Result]:
-    with server() as client:
+    with local_kinesis("--dynamodb", has_own_core=True) as client:
         client.call("CreateStream", StreamName=STREAM, ShardCount=SHARDS)
         taken = measure(client)
     cuts = {each: statistics.quantiles(times, n=100) for each, times in taken.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -40,8 +41,10 @@ PAGES = 20
 
 
 class Client:
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, server: int = 0) -> None:
+        """``server``: the id of the server's process, if it is known."""
         self.endpoint = endpoint
+        self.server = server
         self._connection = tls.connection(endpoint)
 
     def send(self, operation: str, body: bytes, encoding: str = JSON) -> bytes:
@@ -62,21 +65,20 @@ class Client:
 
 
 @contextmanager
-def running() -> Iterator[Client]:
-    with _process() as (client, _):
-        yield client
+def local_kinesis(*options: str, has_own_core: bool = False) -> Iterator[Client]:
+    """Run ``sparkinesis local`` in a process of its own; yield a client of it.
 
-
-@contextmanager
-def _process() -> Iterator[tuple[Client, int]]:
-    """Run a server; yield a client of it, and the id of its process."""
+    has_own_core: the server runs on the first core only, where the system can do that.
+    """
     command = [sys.executable, "-m", "sparkinesis.local", "--port", "0", "--json"]
-    options = ["--no-limits", "--stream-delay-ms", "0", *tls.server_options()]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as server:
+    command += ["--stream-delay-ms", "0", *tls.server_options(), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
-        client = Client(json.loads(server.stdout.readline())["endpoint"])
+        if has_own_core and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(server.pid, {min(os.sched_getaffinity(0))})
+        client = Client(json.loads(server.stdout.readline())["endpoint"], server.pid)
         try:
-            yield client, server.pid
+            yield client
         finally:
             client.close()
             server.terminate()
@@ -122,7 +124,7 @@ def read(client: Client, stream: str) -> float:
     return time.perf_counter() - start
 
 
-def page_ms(client: Client, server: int) -> dict[str, float]:
+def page_ms(client: Client) -> dict[str, float]:
     """The server's CPU for the first page of 10,000 records of 200 B, in turn in each encoding."""
     request = {"StreamName": "pages", "ShardId": "shardId-000000000000"}
     got = client.call("GetShardIterator", **request, ShardIteratorType="TRIM_HORIZON")
@@ -131,15 +133,15 @@ def page_ms(client: Client, server: int) -> dict[str, float]:
     taken: dict[str, list[float]] = {JSON: [], CBOR: []}
     for _ in range(PAGES):
         for encoding, body in bodies.items():
-            before = clock_of(server)
+            before = clock_of(client.server)
             client.send("GetRecords", body, encoding)
-            taken[encoding].append(1000 * (clock_of(server) - before))
+            taken[encoding].append(1000 * (clock_of(client.server) - before))
     # The mean: a collection of garbage is a part of the cost.
     return {encoding: statistics.mean(each) for encoding, each in taken.items()}
 
 
 def run() -> list[Result]:
-    with _process() as (client, server):
+    with local_kinesis("--no-limits") as client:
         for stream, shards in {"small": 4, "cbor": 4, "large": 1, "pages": 1, "many": 1}.items():
             client.call("CreateStream", StreamName=stream, ShardCount=shards)
         small_in = put(client, "small", SMALL, SMALL_CALLS)
@@ -148,9 +150,9 @@ def run() -> list[Result]:
         large_in = put(client, "large", LARGE, LARGE_CALLS)
         large_out = read(client, "large")
         put(client, "pages", SMALL, 20)
-        page = page_ms(client, server)
+        page = page_ms(client)
         put(client, "many", SMALL, MANY_CALLS)
-        later = page_ms(client, server)
+        later = page_ms(client)
     records = 500 * SMALL_CALLS
     megabytes = 500 * LARGE_CALLS * LARGE / 1e6
     return [

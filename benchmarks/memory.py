@@ -15,8 +15,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from benchmarks.fleet import server
-from benchmarks.local_server import Client
+from benchmarks.local_server import Client, local_kinesis
 from benchmarks.report import Result, print_table
 from sparkinesis.stream.kpl.pack import aggregate
 
@@ -71,7 +70,7 @@ def run() -> list[Result]:
     rng = random.Random(1)
     found = []
     for kind, records in (("plain", plain_records(rng)), ("kpl", kpl_records(rng))):
-        with server("--no-limits") as client:
+        with local_kinesis("--no-limits", "--dynamodb", has_own_core=True) as client:
             fill(client, kind, records)
             peak = measure(client.endpoint, kind)
         held = sum(map(len, records)) * SHARDS / 1e6

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 
-from benchmarks.local_server import running
+from benchmarks.local_server import local_kinesis
 from benchmarks.report import Result, print_table
 from sparkinesis.local.java import use_java
 from sparkinesis.stream.kpl.pack import aggregate
@@ -143,7 +143,7 @@ def run() -> list[Result]:
     spark = spark_session()
     try:
         for number, case in enumerate(CASES):
-            with running() as server:
+            with local_kinesis("--no-limits") as server:
                 endpoint = server.endpoint
                 kinesis = kinesis_at(endpoint)
                 fill(kinesis, f"warm-{number}", case, min(100_000, case.rows))

@@ -24,7 +24,7 @@ import pybase64
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from benchmarks.cpu_seconds import child_running, cpu_of_spark
-from benchmarks.local_server import CBOR, Client, running
+from benchmarks.local_server import CBOR, Client, local_kinesis
 from benchmarks.proc_stat import cpu_of
 from benchmarks.report import Result, print_table
 from benchmarks.source import (
@@ -203,9 +203,9 @@ def whole(
 
 
 def measure(spark: SparkSession, jvm: int, case: Case) -> list[Result]:
-    with running() as server:
+    with local_kinesis("--no-limits") as server:
         kinesis = kinesis_at(server.endpoint)
-        address = (child_running("sparkinesis.local"), server.endpoint)
+        address = (server.server, server.endpoint)
         few = fill(kinesis, "few", case, 1)
         rows = fill(kinesis, "profiled", case, case.rows)
         results = []

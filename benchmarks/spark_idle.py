@@ -7,6 +7,7 @@ ask a Python source once a second. Both are measured in turn, in a JVM that is w
 
 from __future__ import annotations
 
+import base64
 import statistics
 import tempfile
 import threading
@@ -14,12 +15,11 @@ import time
 from typing import Any
 
 from benchmarks.cpu_seconds import child_running
-from benchmarks.fleet import server
+from benchmarks.local_server import Client, local_kinesis
 from benchmarks.peers.spark.processes import Cpu, Meter
 from benchmarks.report import Result, print_table
 from benchmarks.source import REGION, spark_session
 from benchmarks.spark_latency import clock_source
-from benchmarks.spark_restart import put_on_each_shard
 
 STREAM = "idle"
 SHARDS = 16
@@ -56,6 +56,17 @@ def waiting_source() -> Any:
     return Waiting
 
 
+def put_on_each_shard(client: Client) -> None:
+    """Put a record on each shard, and close the connection, which the server would close."""
+    data = base64.b64encode(b"data").decode()
+    for shard in range(SHARDS):
+        key = str(shard * (2**128 // SHARDS) + 1)
+        client.call(
+            "PutRecord", StreamName=STREAM, Data=data, PartitionKey="k", ExplicitHashKey=key
+        )
+    client.close()
+
+
 def idle_minute(reader: Any) -> Cpu:
     """Return the CPU seconds of a query's idle minute."""
     begun = threading.Event()
@@ -79,9 +90,9 @@ def run() -> list[Result]:
     spark = spark_session()
     spark.dataSource.register(waiting_source())
     taken: dict[str, list[Cpu]] = {source: [] for source in SOURCES}
-    with server() as client:
+    with local_kinesis(has_own_core=True) as client:
         client.call("CreateStream", StreamName=STREAM, ShardCount=SHARDS)
-        put_on_each_shard(client, STREAM, SHARDS)
+        put_on_each_shard(client)
         where = {
             "streamName": STREAM,
             "region": REGION,

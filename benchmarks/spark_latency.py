@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from benchmarks.fleet import server
-from benchmarks.local_server import Client
+from benchmarks.local_server import Client, local_kinesis
 from benchmarks.report import Result, print_table
 from benchmarks.source import REGION, spark_session
 
@@ -112,7 +111,7 @@ class Measured:
 
 
 @contextlib.contextmanager
-def running(
+def query_of(
     spark: SparkSession, source: str, arrivals: Arrivals, **options: str
 ) -> Iterator[Callable[[], tuple[float, float]]]:
     """Run a query during the block; yields a function: milliseconds of a plan, and of the rest."""
@@ -144,7 +143,7 @@ def running(
 def floor(spark: SparkSession) -> Measured:
     """Of records put at random instants, had they waited for the clock's batches."""
     arrivals = Arrivals()
-    with running(spark, "clock", arrivals) as durations:
+    with query_of(spark, "clock", arrivals) as durations:
         arrivals.wait_for(lambda: len(arrivals.batches) > WARM_BATCHES)
         time.sleep(SECONDS)
         plan, rest = durations()
@@ -171,7 +170,7 @@ def kinesis(spark: SparkSession, endpoint: str, options: dict[str, str]) -> Meas
     rng = random.Random(SEED)
     settings = {"streamName": STREAM, "region": REGION, "initialPosition": "latest", **options}
     settings["endpoint"] = endpoint
-    with running(spark, "kinesis", arrivals, **settings) as durations:
+    with query_of(spark, "kinesis", arrivals, **settings) as durations:
         deadline = time.monotonic() + PATIENCE
         while len(arrivals.batches) < WARM_BATCHES and time.monotonic() < deadline:
             time.sleep(rng.expovariate(PUTS_PER_SECOND))
@@ -194,7 +193,7 @@ def kinesis(spark: SparkSession, endpoint: str, options: dict[str, str]) -> Meas
 
 def run() -> list[Result]:
     results = []
-    with server() as client:
+    with local_kinesis(has_own_core=True) as client:
         client.call("CreateStream", StreamName=STREAM, ShardCount=SHARDS)
         for sockets, is_unix in SOCKETS.items():
             config = {"spark.python.unix.domain.socket.enabled": is_unix}

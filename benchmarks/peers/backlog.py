@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fleet import server
+from benchmarks.local_server import local_kinesis
 from benchmarks.peers.competitors import Competitor
 from benchmarks.peers.figures import Sample
 from benchmarks.peers.lease_tables import LeaseTables, dynamodb, taken, wait_for_leases
@@ -143,7 +143,7 @@ def measure(
         for each in pythons
         if can_read(each, stock, reading)
     ]
-    with server("--no-limits") as client:
+    with local_kinesis("--no-limits", "--dynamodb", has_own_core=True) as client:
         endpoint = client.endpoint
         for stock in stocks:
             client.call("CreateStream", StreamName=stock.stream, ShardCount=SHARDS)

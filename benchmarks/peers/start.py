@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fleet import server
-from benchmarks.local_server import Client
+from benchmarks.local_server import Client, local_kinesis
 from benchmarks.peers.competitors import Competitor
 from benchmarks.peers.figures import Sample
 from benchmarks.peers.processes import Consumer, consumer
@@ -25,7 +24,7 @@ def measure(
 ) -> Iterator[Sample]:
     """In turn, but for those that mostly wait for minutes: all their rounds at once, at the end."""
     del scale
-    with server() as client, contextlib.ExitStack() as stack:
+    with local_kinesis("--dynamodb", has_own_core=True) as client, contextlib.ExitStack() as stack:
         client.call("CreateStream", StreamName=STREAM, ShardCount=SHARDS)
         Backlog(SHARDS, SHARDS, 200).put(client.endpoint, STREAM)
         for number in range(rounds):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ import pytest
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from benchmarks import __main__ as command
-from benchmarks import fleet, tls
+from benchmarks import tls
 from benchmarks.filled_server import filled_server
-from benchmarks.local_server import Client, running
+from benchmarks.local_server import Client, local_kinesis
 from benchmarks.peers import processes
 from benchmarks.peers.spark import running as spark
 from benchmarks.peers.spark.competitors import Competitor
@@ -56,11 +55,8 @@ def test_a_server_and_its_clients_speak_tls() -> None:
 
 
 @pytest.mark.usefixtures("over_tls")
-@pytest.mark.parametrize("serve", [running, fleet.server])
-def test_the_command_is_started_with_the_certificate(
-    serve: Callable[[], AbstractContextManager[Client]],
-) -> None:
-    with serve() as client:
+def test_the_command_is_started_with_the_certificate() -> None:
+    with local_kinesis() as client:
         assert client.endpoint.startswith("https://")
         assert client.call("ListStreams")["StreamNames"] == []
 
@@ -76,7 +72,7 @@ def test_servers_of_other_processes_speak_tls() -> None:
 
 def test_without_the_option_there_is_no_tls() -> None:
     assert tls.server_options() == []
-    with running() as client:
+    with local_kinesis() as client:
         assert client.endpoint.startswith("http://")
 
 

@@ -17,7 +17,7 @@
 #   that never returns does not keep the process.
 #
 # Measured with a CloudWatch that throttled, answered 500 or never answered for three minutes:
-# neither the pace of a worker nor its lag changed (docs/benchmarks.md, "What metrics cost").
+# neither the pace of a worker nor its lag changed (docs/benchmarks.md, "CloudWatch fails").
 
 from __future__ import annotations
 
