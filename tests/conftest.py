@@ -99,12 +99,10 @@ _MORE = (
     "tests/spark/test_demo.py::test_a_quick_run",
     "tests/spark/test_errors.py::test_workers_of_another_python",
     "tests/spark/test_fleet.py",
-    "tests/spark/test_fleet_opentelemetry.py",
     "tests/spark/test_java.py::test_spark_runs",
     "tests/spark/test_notebook.py::test_a_kernel",
     "tests/spark/test_p10_active_users.py",
     "tests/spark/test_p10_watermark.py",
-    "tests/spark/test_p1_determinism.py",
     "tests/spark/test_payload_processes.py",
     "tests/spark/test_pipeline.py",
     "tests/spark/test_run_command.py",
@@ -117,7 +115,6 @@ less time or at a smaller scale. The second way of reading is left, too: see `_i
 _KILLS = "tests/integration/worker/test_kills.py::test_kills_lose_nothing_and_repeat_only"
 _LONG = (
     "tests/integration/cli/test_tail_and_put.py::test_lines_move_from_stream_to_stream_each_key_in_order[100000]",
-    "tests/integration/queue/test_processes.py::test_a_kill_loses_nothing_and_repeats_only_what_was_in_hand[many]",
     "tests/integration/worker/test_fleet.py::test_a_fleet_through_crashes_pauses_shutdowns_and_reshards[6-6-",
     *(
         f"{_KILLS}_what_no_checkpoint_covers[2-{way}]"

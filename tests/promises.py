@@ -19,7 +19,6 @@ _TABLE = """
 P1:
     properties/test_p1_determinism.py
     properties/test_removed_streams.py
-    spark/test_p1_determinism.py
     spark/test_p2_no_gap_no_overlap.py
 P2:
     properties/test_p2_faults.py
@@ -32,9 +31,7 @@ P6:
     properties/test_p6_limits.py
     properties/test_p10_time.py::test_p6_a_limit_below_the_number_of_shards_holds
     unit/source/planning/test_batch_instant.py
-P7:
-    properties/test_p7_call_budget.py
-    spark/test_p1_determinism.py
+P7: properties/test_p7_call_budget.py
 P8: properties/test_p8_data_loss.py
 P9: properties/test_p9_skip_older.py
 P10:

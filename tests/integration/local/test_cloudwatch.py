@@ -67,46 +67,6 @@ def datum(name: str, sum_: float, count: int = 1) -> dict[str, Any]:
     }
 
 
-def sums(cloudwatch: Any, *namespaces: str) -> list[float]:
-    """By GetMetricData, one call for each namespace."""
-    found = []
-    for namespace in namespaces:
-        metric = {"Namespace": namespace, "MetricName": "Records", "Dimensions": DIMENSIONS}
-        query = {"Id": "q", "MetricStat": {"Metric": metric, "Period": 7200, "Stat": "Sum"}}
-        answer = cloudwatch.get_metric_data(MetricDataQueries=[query], StartTime=START, EndTime=END)
-        found += answer["MetricDataResults"][0]["Values"]
-    return found
-
-
-def statistics(cloudwatch: Any, namespace: str, names: list[str]) -> Any:
-    """By GetMetricStatistics."""
-    return cloudwatch.get_metric_statistics(
-        Namespace=namespace,
-        MetricName="Records",
-        Dimensions=DIMENSIONS,
-        StartTime=START,
-        EndTime=END,
-        Period=7200,
-        Statistics=names,
-    )["Datapoints"]
-
-
-def test_statistic_sets_are_added_up(cloudwatch: Any) -> None:
-    for total in (5, 7):
-        cloudwatch.put_metric_data(Namespace="one", MetricData=[datum("Records", total, 2)])
-    (point,) = statistics(cloudwatch, "one", ["Sum", "SampleCount", "Minimum", "Maximum"])
-    del point["Timestamp"]
-    assert point == {
-        "Sum": 12,
-        "SampleCount": 4,
-        "Minimum": 1,
-        "Maximum": 7,
-        "Unit": "Count",
-    }
-    (metric,) = cloudwatch.list_metrics(Namespace="one")["Metrics"]
-    assert metric == {"Namespace": "one", "MetricName": "Records", "Dimensions": DIMENSIONS}
-
-
 def test_a_metric_is_listed_once(cloudwatch: Any) -> None:
     dimensions = [{"Name": name, "Value": "1"} for name in ("Operation", "ShardId")]
     for _ in range(3):
@@ -114,13 +74,6 @@ def test_a_metric_is_listed_once(cloudwatch: Any) -> None:
         cloudwatch.put_metric_data(Namespace="listed", MetricData=data)
     listed = cloudwatch.list_metrics(Namespace="listed")["Metrics"]
     assert sorted(len(one["Dimensions"]) for one in listed) == [len(DIMENSIONS), 2]
-
-
-def test_two_applications_are_kept_apart(cloudwatch: Any) -> None:
-    cloudwatch.put_metric_data(Namespace="first", MetricData=[datum("Records", 3)])
-    # A large request is compressed.
-    cloudwatch.put_metric_data(Namespace="second", MetricData=[datum("Records", 4)] * 1000)
-    assert sums(cloudwatch, "first", "second") == [3, 4000]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -131,11 +84,18 @@ def test_each_protocol_of_sdks_is_taken(shared: LocalServer, protocol: str) -> N
         cloudwatch.put_metric_data(Namespace=protocol, MetricData=data)
     (metric,) = cloudwatch.list_metrics(Namespace=protocol)["Metrics"]
     assert metric == {"Namespace": protocol, "MetricName": "Records", "Dimensions": DIMENSIONS}
-    assert sums(cloudwatch, protocol) == [205.0]
-    (point,) = statistics(cloudwatch, protocol, ["Sum", "SampleCount"])
-    assert abs(point["Timestamp"] - NOW) < timedelta(seconds=1)
-    assert (point["Sum"], point["SampleCount"]) == (205, 52)
+    stat = {"Metric": metric, "Period": 7200, "Stat": "Sum"}
+    times: dict[str, Any] = {"StartTime": START, "EndTime": END}
+    query = {"Id": "q", "MetricStat": stat}
+    (found,) = cloudwatch.get_metric_data(MetricDataQueries=[query], **times)["MetricDataResults"]
+    assert found["Values"] == [205.0], "the statistic sets are added up"
+    names = ["Sum", "SampleCount", "Minimum", "Maximum"]
+    (point,) = cloudwatch.get_metric_statistics(**metric, **times, Period=7200, Statistics=names)[
+        "Datapoints"
+    ]
+    assert abs(point.pop("Timestamp") - NOW) < timedelta(seconds=1)
     assert type(point["Sum"]) is float
+    assert point == {"Sum": 205, "SampleCount": 52, "Minimum": 1, "Maximum": 5, "Unit": "Count"}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

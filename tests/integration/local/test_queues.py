@@ -12,10 +12,10 @@ from typing import Any
 
 import cbor2
 import pytest
-from botocore.exceptions import ClientError, ConnectionClosedError
+from botocore.exceptions import ConnectionClosedError
 from h2.errors import ErrorCodes
 
-from sparkinesis.local import Fault, Limits, LocalServer, ManualClock
+from sparkinesis.local import LocalServer, ManualClock
 from sparkinesis.local.clock import IdleUntil
 from sparkinesis.local.kinesis import CallResult, PendingCall
 from tests import pace
@@ -116,65 +116,6 @@ def test_a_record_is_received_and_acknowledged(kinesis: Any, arn: str, clock: Ma
     assert failed == {**nonsense, "ErrorCode": "InvalidArgumentException"}
 
 
-def test_a_record_expires_dies_and_is_restored(kinesis: Any, clock: ManualClock) -> None:
-    dead_letters = {"TargetType": "BUILT_IN", "MaxReceiveCount": 2}
-    arn = create(kinesis, QueueAttributes={"DeadLetterConfiguration": dead_letters})
-    put(kinesis)
-    for count in (1, 2):
-        (record,) = receive(kinesis, arn)
-        assert record["ReceiveCount"] == count
-        clock.advance(30_000)
-    (letter,) = receive(kinesis, arn, dead=True)
-    assert letter["RecordId"] == record["RecordId"]
-    longer = handles([letter], VisibilityTimeoutSeconds=60)
-    answer = kinesis.update_dead_letter_queue_records_visibility(QueueARN=arn, Entries=longer)
-    assert answer["Failed"] == []
-    restore = kinesis.restore_dead_letter_queue_records
-    assert restore(QueueARN=arn, Entries=handles([letter]))["Failed"] == []
-    (record,) = receive(kinesis, arn)
-    assert record["ReceiveCount"] == 1
-
-
-def test_queues_are_described_listed_changed_and_deleted(kinesis: Any, arn: str) -> None:
-    for number in range(4):
-        create(kinesis, f"other{number}", Tags={"a": "1"})
-    pages = kinesis.get_paginator("list_queues").paginate(PaginationConfig={"PageSize": 2})
-    found = pages.build_full_result()["QueueSummaries"]
-    names = [summary["QueueName"] for summary in found]
-    assert names == ["orders", "other0", "other1", "other2", "other3"]
-    (stream,) = found[0]["Streams"]
-    only = kinesis.list_queues(StreamFilter=[stream])["QueueSummaries"]
-    assert len(only) == 5, "boto3 sends the time of the stream in whole seconds"
-    change = {"VisibilityTimeoutSeconds": 5}
-    kinesis.update_queue(QueueARN=arn, QueueAttributes=change)
-    described = kinesis.describe_queue(QueueARN=arn)["QueueDescription"]
-    assert described["QueueAttributes"]["VisibilityTimeoutSeconds"] == 5
-    tags = kinesis.list_tags_for_resource(ResourceARN=found[1]["QueueARN"])["Tags"]
-    assert tags == [{"Key": "a", "Value": "1"}]
-    with pytest.raises(kinesis.exceptions.ResourceInUseException, match="has queues: orders"):
-        kinesis.delete_stream(StreamName="s", EnforceConsumerDeletion=True)
-    for summary in found:
-        kinesis.delete_queue(QueueARN=summary["QueueARN"])
-    with pytest.raises(kinesis.exceptions.ResourceNotFoundException):
-        kinesis.describe_queue(QueueARN=arn)
-    kinesis.delete_stream(StreamName="s")
-
-
-def test_limits_are_told_by_the_errors_of_the_service(
-    server: LocalServer, kinesis: Any, arn: str
-) -> None:
-    for number in range(19):
-        create(kinesis, f"other{number}")
-    with pytest.raises(kinesis.exceptions.LimitExceededException):
-        create(kinesis, "more")
-    server.kinesis.limits = Limits(queue_in_flight=1)
-    put(kinesis)
-    put(kinesis)
-    assert len(receive(kinesis, arn)) == 1
-    with pytest.raises(kinesis.exceptions.ThrottlingException):
-        receive(kinesis, arn)
-
-
 # Long polls
 
 
@@ -207,22 +148,6 @@ def test_a_poll_ends_by_the_machines_clock() -> None:
         assert again["RecordId"] == record["RecordId"]
         assert receive(kinesis, arn, WaitTimeSeconds=1) == []
         assert 1.9 < time.monotonic() - began < pace.seconds(10)
-
-
-@pytest.mark.parametrize("how", ["expiry", "release"])
-def test_a_poll_ends_early_by_a_record_that_is_visible_again(
-    kinesis: Any, arn: str, polls: Polls, clock: ManualClock, how: str
-) -> None:
-    put(kinesis)
-    held = receive(kinesis, arn, VisibilityTimeoutSeconds=5)
-    poll = polls.begin(kinesis, arn)
-    if how == "expiry":
-        clock.advance(5000)
-    else:
-        now = handles(held, VisibilityTimeoutSeconds=0)
-        kinesis.update_queue_records_visibility(QueueARN=arn, Entries=now)
-    (record,) = poll.result(PATIENCE)
-    assert record["ReceiveCount"] == 2
 
 
 def test_a_poll_ends_when_its_queue_is_deleted(kinesis: Any, arn: str, polls: Polls) -> None:
@@ -325,44 +250,3 @@ def test_a_server_that_stops_ends_polls(
     assert time.monotonic() - began < pace.seconds(5)
     assert isinstance(poll.exception(PATIENCE), ConnectionClosedError)
     polls.ended()
-
-
-# Faults
-
-
-def test_the_answer_of_a_poll_is_lost(
-    server: LocalServer, kinesis: Any, arn: str, polls: Polls, clock: ManualClock
-) -> None:
-    first = ("ReceiveQueueRecords", 1)
-    server.kinesis.faults = lambda call: (
-        Fault.dropped("after") if (call.operation, call.ordinal) == first else None
-    )
-    poll = polls.begin(kinesis, arn)
-    put(kinesis)
-    assert isinstance(poll.exception(PATIENCE), ConnectionClosedError)
-    (lost,) = server.kinesis.calls.select("ReceiveQueueRecords")
-    assert (lost.error, lost.records) == ("Dropped", 1)
-    clock.advance(30_000)
-    (record,) = receive(kinesis, arn)
-    assert record["ReceiveCount"] == 2
-
-
-def test_a_receive_is_throttled_at_once(server: LocalServer, kinesis: Any, arn: str) -> None:
-    server.kinesis.faults = lambda call: (
-        Fault.error("ThrottlingException") if call.operation == "ReceiveQueueRecords" else None
-    )
-    with pytest.raises(ClientError, match="ThrottlingException"):
-        receive(kinesis, arn)
-
-
-def test_entries_fail_by_a_fault(server: LocalServer, kinesis: Any, arn: str) -> None:
-    for _ in range(3):
-        put(kinesis)
-    received = receive(kinesis, arn)
-    fault = Fault("ThrottlingException", entries=frozenset({1}))
-    server.kinesis.faults = lambda _: fault
-    answer = kinesis.acknowledge_queue_records(QueueARN=arn, Entries=handles(received))
-    assert [entry["ErrorCode"] for entry in answer["Failed"]] == ["ThrottlingException"]
-    server.kinesis.faults = None
-    again = kinesis.acknowledge_queue_records(QueueARN=arn, Entries=handles(received))
-    assert again["Successful"] == handles(received[1:2])

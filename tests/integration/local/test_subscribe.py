@@ -130,23 +130,6 @@ def test_records_are_pushed_as_they_are_put(kinesis: Any, clock: ManualClock) ->
     assert data(next(follower)) == [b"a", b"b"]
 
 
-def test_the_clock_moves_a_subscription_on_and_ends_it(
-    server: LocalServer, kinesis: Any, clock: ManualClock
-) -> None:
-    consumer = register(kinesis)
-    pushed = events(kinesis, consumer)
-    numbers = [int(next(pushed)["ContinuationSequenceNumber"])]
-    for _ in range(59):
-        clock.advance(5000)
-        event = next(pushed)
-        assert event["Records"] == []
-        numbers.append(int(event["ContinuationSequenceNumber"]))
-    assert numbers == sorted(set(numbers)), "they move on with time"
-    clock.advance(5000)
-    assert list(pushed) == []
-    assert server.kinesis.calls.count("SubscribeToShardEvent") == 60
-
-
 def test_a_delayed_reshard_reaches_it_by_the_system_clock() -> None:
     with LocalServer(limits=False, reshard_delay_ms=300) as server:
         kinesis = server.client("kinesis")

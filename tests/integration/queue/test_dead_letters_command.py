@@ -153,13 +153,12 @@ def test_a_question_shows_what_it_is_about(scene: QueueScene) -> None:
     assert state(scene) == State()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_at_the_question_is_a_no(scene: QueueScene, number: signal.Signals) -> None:
+def test_a_signal_at_the_question_is_a_no(scene: QueueScene) -> None:
     kill(scene, *THREE)
     with process_of(scene, "dead-letters", "orders", "--restore") as process:
         read_until(process, "? [y/N]:")
         assert state(scene) == State(held=3)
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 1
     assert state(scene) == State(dead=3)
 

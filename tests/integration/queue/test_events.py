@@ -88,6 +88,10 @@ def test_a_failure_is_told_with_what_becomes_of_the_record(
     assert 10 <= refused.seconds <= 20
     assert again == HandlerFailed(name, place, record, 3, letter, None, "ValueError: bad")
     assert stored == DeadLetterStored(name, place, record)
+    assert [one.receive_count for one in handled.records] == [1, 2, 3]
+    assert asked[1].shard_id == record
+    assert [(one.data, one.partition_key) for one in asked[1].batch.records] == [(b"bad", "k")]
+    assert scene.calls("AcknowledgeQueueRecords") == 1, "once it is stored"
     assert logged(caplog) == heard.events
     assert tracebacks(caplog) == [HandlerFailed], "of the first delivery"
 
@@ -102,6 +106,7 @@ def test_what_is_skipped_is_told(scene: QueueScene, handled: Handled, heard: Hea
         None,
         logging.ERROR,
     )
+    scene.wait_for_calls("AcknowledgeQueueRecords", 1)
 
 
 def test_an_application_that_stops_tells_the_record_and_the_error_before_its_end(

@@ -18,7 +18,7 @@ from sparkinesis.queue.application import SupervisedQueue
 from sparkinesis.queue.finding import NewQueue
 from sparkinesis.queue.record import QueueRecord
 from sparkinesis.sinks import FailedRecords
-from sparkinesis.worker.on_error import DeadLetter, Retry, Skip, Stop
+from sparkinesis.worker.on_error import DeadLetter, Skip, Stop
 from tests.integration.queue.scene import REGION, VISIBILITY, Handled, QueueScene
 from tests.integration.queue.test_pits import aggregate, worker_looked
 from tests.pace import eventually
@@ -36,17 +36,6 @@ def many_records(scene: QueueScene, handled: Handled) -> set[int]:
     scene.server.kinesis.limits = None
     scene.put(*[b"%d" % number for number in range(400)])
     return receives
-
-
-def test_what_is_handled_is_acknowledged(scene: QueueScene, handled: Handled) -> None:
-    scene.put(b"one", b"two")
-    worker = scene.start(handled, concurrency=2)
-    handled.wait(2)
-    wait_until_settled(scene)
-    assert sorted(handled.data) == [b"one", b"two"]
-    assert worker.records_total() == 2
-    scene.pass_time(VISIBILITY + 1)
-    assert not scene.receive()
 
 
 def test_full_answers_have_further_receives_run_and_an_idle_queue_has_one(
@@ -304,62 +293,8 @@ def wait_for(found: list[Any]) -> None:
     eventually(lambda: found)
 
 
-def test_skip_acknowledges(scene: QueueScene, handled: Handled) -> None:
-    handled.does = fail
-    scene.put(b"bad")
-    scene.start(handled, on_error=Skip())
-    handled.wait(1)
-    wait_until_settled(scene)
-    scene.pass_time(VISIBILITY + 1)
-    assert not scene.receive()
-
-
 def fail(_: QueueRecord) -> None:
     raise ValueError("bad")
-
-
-def test_attempts_are_deliveries(
-    scene: QueueScene, handled: Handled, caplog: pytest.LogCaptureFixture
-) -> None:
-    letters: list[FailedRecords] = []
-    handled.does = fail
-    scene.put(b"bad")
-    scene.start(handled, on_error=Retry(attempts=2, base=1.0, then=DeadLetter(letters.append)))
-    handled.wait(1)
-    wait_until_settled(scene)
-    assert not letters
-    scene.pass_time(2)
-    wait_for(letters)
-    wait_until_settled(scene)
-    (letter,) = letters
-    (record,) = letter.batch.records
-    assert (record.data, record.partition_key) == (b"bad", "k")
-    assert letter.shard_id == handled.records[0].record_id
-    assert [one.receive_count for one in handled.records] == [1, 2]
-    logged = [one for one in caplog.records if "The handler failed" in one.message]
-    assert [bool(one.exc_info) for one in logged] == [True, False], "a traceback for each record"
-
-
-def test_a_target_that_raises_has_the_record_delivered_again(
-    scene: QueueScene, handled: Handled
-) -> None:
-    asked: list[FailedRecords] = []
-
-    def target(failed: FailedRecords) -> None:
-        asked.append(failed)
-        if len(asked) == 1:
-            raise OSError("full")
-
-    handled.does = fail
-    scene.put(b"bad")
-    scene.start(handled, on_error=DeadLetter(target))
-    wait_for(asked)
-    wait_until_settled(scene)
-    assert scene.calls("AcknowledgeQueueRecords") == 0
-    scene.pass_time(11)
-    eventually(lambda: len(asked) == 2)
-    wait_until_settled(scene)
-    assert scene.calls("AcknowledgeQueueRecords") == 1
 
 
 def test_a_dead_letter_of_an_aggregate_is_the_user_record(
@@ -496,14 +431,6 @@ def test_an_error_in_what_a_batch_returns_ends_the_application(scene: QueueScene
     worker = scene.start(lambda _: Broken(), on_error=Skip(), batch_size=1)
     eventually(lambda: worker.failure)
     with pytest.raises(ValueError, match="bad"):
-        scene.wait_for_end(worker)
-
-
-def test_a_handler_of_one_record_names_none(scene: QueueScene) -> None:
-    scene.put(b"one")
-    worker = scene.start(lambda record: [record], on_error=Skip())
-    eventually(lambda: worker.failure)
-    with pytest.raises(ProcessorError, match="a handler of a batch may return the records"):
         scene.wait_for_end(worker)
 
 

@@ -27,21 +27,6 @@ def test_1_no_more_is_received_than_there_are_free_handlers(
     assert len(scene.receive()) == 7, "the others are left to other receivers"
 
 
-def test_1_what_expired_before_its_handler_began_is_dropped(
-    scene: QueueScene, held_up: Handled
-) -> None:
-    """The second user record of an aggregate waits for the only handler; nobody extends it."""
-    scene.put(aggregate(b"first", b"second"))
-    worker = scene.start(held_up, {"extend": False, "time_limit": 29.0})
-    held_up.wait(1)
-    scene.pass_time(VISIBILITY + 1)
-    eventually(lambda: worker.in_hand == 0)
-    scene.wait_for_calls("ReceiveQueueRecords", 1)
-    held_up.gate.set()
-    held_up.wait(2)
-    assert [(one.data, one.receive_count) for one in held_up.records[1:2]] == [(b"first", 2)]
-
-
 def test_1_a_record_that_no_handler_gets_says_nothing_of_how_quick_they_are(
     scene: QueueScene, held_up: Handled
 ) -> None:

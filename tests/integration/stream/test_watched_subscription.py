@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from botocore.exceptions import ReadTimeoutError, ResponseStreamingError
@@ -41,12 +42,15 @@ def chunk(data: bytes) -> bytes:
 
 
 @contextmanager
-def connected(start: bytes = b"") -> Iterator[tuple[Subscription, socket.socket]]:
+def connected(
+    start: bytes = b"", patience: float = PATIENCE, **options: Any
+) -> Iterator[tuple[Subscription, socket.socket]]:
     """A subscription, and the service's end of its connection."""
     ours, theirs = socket.socketpair()
-    ours.settimeout(PATIENCE)
+    ours.settimeout(patience)
     with theirs:
-        subscription = Subscription(StreamedBody("http://test", ours, start, CHUNKED), 0)
+        body = StreamedBody("http://test", ours, start, CHUNKED)
+        subscription = Subscription(body, 7, **options)
         yield subscription, theirs
         subscription.close()
         subscription.next_event()
@@ -236,12 +240,11 @@ def test_close_ends_a_read_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_silence_is_a_timeout() -> None:
-    ours, theirs = socket.socketpair()
-    ours.settimeout(0.05)
-    with theirs:
-        subscription = Subscription(StreamedBody("http://test", ours, b"", CHUNKED), 0)
-        with pytest.raises(ReadTimeoutError, match="http://test"):
-            subscription.next_event()
+    with (
+        connected(patience=0.05) as (subscription, _),
+        pytest.raises(ReadTimeoutError, match="http://test"),
+    ):
+        subscription.next_event()
 
 
 def test_the_read_timeout_of_a_client_is_that_of_its_subscriptions() -> None:
@@ -266,28 +269,23 @@ def test_the_read_timeout_of_a_client_is_that_of_its_subscriptions() -> None:
 @pytest.mark.parametrize(("patience", "longest"), [(20.0, 20.0), (100.0, 60.0)])
 def test_the_next_event_has_a_minute(patience: float, longest: float) -> None:
     """However patient a read is."""
-    ours, theirs = socket.socketpair()
-    ours.settimeout(patience)
-    with ours, theirs:
-        subscription = Subscription(StreamedBody("http://test", ours, b"", CHUNKED), 0)
-        theirs.sendall(chunk(SHORT))
+    with connected(patience=patience) as (subscription, service):
+        service.sendall(chunk(SHORT))
         assert subscription.next_event() is not None
-        wait = ours.gettimeout()
+        wait = subscription._body._socket.gettimeout()
         assert wait is not None
         assert longest - 5 < wait <= longest
 
 
 def test_each_event_is_told_before_it_is_returned() -> None:
-    ours, theirs = socket.socketpair()
     told: list[int] = []
-    with ours, theirs:
-        subscription = Subscription(
-            StreamedBody("http://test", ours, b"", CHUNKED),
-            7,
-            on_event=lambda event: told.append(len(event.records)),
-        )
+
+    def tell(event: Any) -> None:
+        told.append(len(event.records))
+
+    with connected(on_event=tell) as (subscription, service):
         assert subscription.service_time_ms == 7
-        theirs.sendall(chunk(INITIAL_RESPONSE) + chunk(SHORT) + chunk(records_event([2, 3], 3)))
+        service.sendall(chunk(INITIAL_RESPONSE) + chunk(SHORT) + chunk(records_event([2, 3], 3)))
         for count in (1, 2):
             received = subscription.next_event()
             assert received is not None
@@ -296,20 +294,17 @@ def test_each_event_is_told_before_it_is_returned() -> None:
 
 
 def test_an_event_that_comes_byte_by_byte_ends_the_subscription_in_time() -> None:
-    ours, theirs = socket.socketpair()
-    ours.settimeout(30)
     is_over = threading.Event()
 
     def drip() -> None:
         for _ in range(600):
             if is_over.wait(0.01):
                 return
-            theirs.sendall(b"0")  # the size of a chunk
+            service.sendall(b"0")  # the size of a chunk
 
     dripping = threading.Thread(target=drip)
     began = time.monotonic()
-    with theirs:
-        subscription = Subscription(StreamedBody("http://test", ours, b"", CHUNKED), 0, 0.1)
+    with connected(patience=30, longest_event=0.1) as (subscription, service):
         dripping.start()
         with pytest.raises(ReadTimeoutError, match="http://test"):
             subscription.next_event()

@@ -14,7 +14,6 @@ from sparkinesis import (
     Application,
     CredentialSource,
     DeadLetter,
-    OptionError,
     ProcessorError,
     Retry,
     Skip,
@@ -201,23 +200,6 @@ def test_time_passes_while_all_handlers_are_busy(kinesis: Sandbox) -> None:
         assert len(run.delivered) == 3, "both were held meanwhile"
 
 
-def test_a_hold_is_extended_while_its_handler_runs(kinesis: Sandbox) -> None:
-    gate = Gate()
-    held: list[bool] = []
-
-    def handle(record: QueueRecord) -> None:
-        gate()
-        held.append(record.is_held)
-
-    with kinesis.queue(application(handle)) as run:
-        run.put(["a"], until=gate.at_work.is_set)
-        kinesis.advance(600)
-        gate.go_on.set()
-        run.wait()
-        assert (held, run.acknowledged) == ([True], [b"a"])
-        assert len(run.delivered) == 1
-
-
 def test_a_handler_that_hangs_loses_its_record_after_the_time_limit(kinesis: Sandbox) -> None:
     gate = Gate()
     held: list[bool] = []
@@ -274,16 +256,6 @@ def test_records_that_are_given_up(kinesis: Sandbox, policy: Any) -> None:
         kinesis.advance(60)
         assert sorted(run.acknowledged) == [b"a", b"b", b"c"]
     assert handler.done == [b"a", b"c"]
-
-
-def test_a_record_that_cannot_be_decoded_is_a_dead_letter_too(kinesis: Sandbox) -> None:
-    seen: list[int] = []
-    new = NewQueue("flights", max_receive_count=1)
-    app = application(lambda record: seen.append(record.value), decode=int, create=new)
-    with kinesis.queue(app) as run:
-        run.put(["1", "x", "3"])
-        kinesis.advance(10)
-        assert (seen, run.dead_letters) == ([1, 3], [b"x"])
 
 
 def test_the_user_records_of_an_aggregate(kinesis: Sandbox) -> None:
@@ -366,16 +338,6 @@ def test_both_doors_on_one_stream(kinesis: Sandbox) -> None:
         queue.wait()
         kinesis.advance(10)
         assert sorted(seen) == sorted(queue.acknowledged) == [b"a", b"b", b"c"]
-
-
-def test_a_provisioned_stream_is_told(kinesis: Sandbox) -> None:
-    kinesis.create_stream("flights")
-    new = NewQueue("flights")
-    with (
-        pytest.raises(OptionError, match="is PROVISIONED"),
-        kinesis.queue(application(Handler().handle, create=new)),
-    ):
-        pass
 
 
 def test_no_thread_of_a_run_is_left(kinesis: Sandbox) -> None:

@@ -1,4 +1,4 @@
-"""A worker under a real OpenTelemetry SDK: in memory, and by OTLP over HTTP."""
+"""A worker under a real OpenTelemetry SDK, whose metrics and spans are in memory."""
 
 from __future__ import annotations
 

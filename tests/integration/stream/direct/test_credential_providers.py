@@ -1,8 +1,10 @@
-"""Credentials of every provider of botocore's sign direct calls, and are renewed for them."""
+"""Credentials of botocore's providers sign direct calls, and are renewed for them.
+
+Botocore finds them all in one way; of its providers, three stand for the others.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import sys
@@ -17,7 +19,7 @@ from pathlib import Path
 import pytest
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials, SSOProvider
+from botocore.credentials import Credentials
 
 from tests.integration.stream.direct.both import FINE, clients, outcome
 from tests.integration.stream.direct.raw_server import RawServer, Request
@@ -27,7 +29,7 @@ ROLE = "arn:aws:iam::123456789012:role/reader"
 
 @dataclass
 class Authority:
-    """Stands for IMDS, the agent of a container, the portal of SSO and STS; counts what it gave."""
+    """Stands for the agent of a container and STS; counts what it gave."""
 
     url: str = ""
     given: int = 0
@@ -42,27 +44,13 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
-    def do_PUT(self) -> None:
-        self._send("text/plain", "token of IMDS")
-
     def do_GET(self) -> None:
         self.authority.paths.append(self.path)
-        if self.path.endswith("/"):
-            self._send("text/plain", "role")
-            return
         number, expires = self._next()
-        names = ("accessKeyId", "secretAccessKey", "sessionToken")
-        values = (f"key{number}", f"secret{number}", f"token{number}")
-        if self.path.startswith("/federation/credentials"):
-            portal = dict(zip(names, values, strict=True))
-            portal["expiration"] = int(expires.timestamp() * 1000)  # type: ignore[assignment]
-            self._send("application/json", json.dumps({"roleCredentials": portal}))
-            return
         found = {
-            "Code": "Success",
-            "AccessKeyId": values[0],
-            "SecretAccessKey": values[1],
-            "Token": values[2],
+            "AccessKeyId": f"key{number}",
+            "SecretAccessKey": f"secret{number}",
+            "Token": f"token{number}",
             "Expiration": expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         self._send("application/json", json.dumps(found))
@@ -91,7 +79,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(text.encode())))
-        self.send_header("x-aws-ec2-metadata-token-ttl-seconds", "21600")
         self.end_headers()
         self.wfile.write(text.encode())
 
@@ -143,35 +130,8 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, authority: Authority) 
     return found
 
 
-def imds(user: User) -> None:
-    user.set(
-        AWS_EC2_METADATA_DISABLED="false", AWS_EC2_METADATA_SERVICE_ENDPOINT=user.authority.url
-    )
-
-
 def container(user: User) -> None:
     user.set(AWS_CONTAINER_CREDENTIALS_FULL_URI=f"{user.authority.url}/container")
-
-
-def single_sign_on(user: User) -> None:
-    user.set(AWS_ENDPOINT_URL_SSO=user.authority.url)
-    user.write(
-        "[default]\nsso_start_url = https://start.test\nsso_region = us-east-1\n"
-        "sso_account_id = 123456789012\nsso_role_name = reader\n"
-    )
-    cache = user.folder / "sso"
-    cache.mkdir()
-    # The path of the home directory is found when botocore is imported.
-    user.monkeypatch.setattr(SSOProvider, "_SSO_TOKEN_CACHE_DIR", str(cache))
-    name = hashlib.sha1(b"https://start.test", usedforsecurity=False).hexdigest()
-    later = datetime.now(timezone.utc) + timedelta(hours=8)
-    token = {
-        "startUrl": "https://start.test",
-        "region": "us-east-1",
-        "accessToken": "a",
-        "expiresAt": later.strftime("%Y-%m-%dT%H:%M:%SZ"),
-    }
-    (cache / f"{name}.json").write_text(json.dumps(token))
 
 
 def role_of_a_profile(user: User) -> None:
@@ -179,16 +139,6 @@ def role_of_a_profile(user: User) -> None:
     user.write(
         f"[default]\nrole_arn = {ROLE}\nsource_profile = base\n"
         "[profile base]\naws_access_key_id = base\naws_secret_access_key = s\n"
-    )
-
-
-def web_identity(user: User) -> None:
-    file = user.folder / "identity"
-    file.write_text("identity")
-    user.set(
-        AWS_ENDPOINT_URL_STS=user.authority.url,
-        AWS_WEB_IDENTITY_TOKEN_FILE=str(file),
-        AWS_ROLE_ARN=ROLE,
     )
 
 
@@ -207,11 +157,8 @@ def program(user: User) -> None:
 
 
 PROVIDERS: dict[str, tuple[Callable[[User], None], str]] = {
-    "IMDS": (imds, "/latest/meta-data/iam/security-credentials/role"),
     "container": (container, "/container"),
-    "SSO": (single_sign_on, "/federation/credentials"),
     "role of a profile": (role_of_a_profile, "AssumeRole"),
-    "web identity": (web_identity, "AssumeRoleWithWebIdentity"),
     "program": (program, "/program"),
 }
 
@@ -239,8 +186,7 @@ def check_signature(request: Request) -> int:
     return number
 
 
-# botocore extends credentials of IMDS that expire soon, so that an outage of IMDS stops nobody.
-@pytest.mark.parametrize("provider", sorted(PROVIDERS.keys() - {"IMDS"}))
+@pytest.mark.parametrize("provider", PROVIDERS)
 def test_credentials_that_expire_soon_are_renewed_for_each_call(
     server: RawServer, user: User, provider: str
 ) -> None:
