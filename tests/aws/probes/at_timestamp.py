@@ -5,114 +5,105 @@ Every batch of a query ends at an instant, which the planner finds by AT_TIMESTA
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.stream.position import AtTimestamp
-from tests.aws.bench import Bench, Stored
-from tests.aws.findings import Answer, Question, all_of
+from tests.aws.answer import Answer, all_of
+from tests.aws.bench import Bench, BenchStream
 
 _PLANNING = "src/sparkinesis/source/planning/probing/end_in_shard.py"
 _EARLY = "src/sparkinesis/stream/reading/early_records.py"
 _POSITION = "src/sparkinesis/stream/position.py"
 
 MS, SECOND = "to the millisecond", "to the second"
-OLDEST = "the oldest record"
-REFUSED = "refused"
-
-QUESTIONS = (
-    Question(
-        "at_timestamp.precision",
-        "How exact is AT_TIMESTAMP?",
-        "to the millisecond",
-        (_PLANNING, _EARLY, _POSITION),
-        frozenset({MS}),
-    ),
-    Question(
-        "at_timestamp.inclusive",
-        "Does AT_TIMESTAMP return a record that arrived at that very millisecond?",
-        "yes: an instant is where a batch ends, and where the next one begins",
-        (_PLANNING, _EARLY, _POSITION),
-        frozenset({True}),
-    ),
-    Question(
-        "at_timestamp.between",
-        "Does an instant between two records return the later one?",
-        "yes",
-        (_PLANNING, _EARLY),
-        frozenset({True}),
-    ),
-    Question(
-        "at_timestamp.before_all",
-        "Where does an instant before the stream's creation begin?",
-        "at the oldest record",
-        (_EARLY, "src/sparkinesis/stream/reading/retention.py"),
-        frozenset({OLDEST}),
-    ),
-    Question(
-        "at_timestamp.future",
-        "What does an instant an hour ahead answer?",
-        "either an error or an iterator without records; no position is ahead of the service's "
-        "clock",
-        ("src/sparkinesis/stream/calls/explain.py",),
-        frozenset({REFUSED, "an iterator without records"}),
-    ),
-    Question(
-        "at_timestamp.arrival_times",
-        "How exact are the arrival times of records?",
-        "to the millisecond; whole seconds are handled, at more repeated reading",
-        ("src/sparkinesis/stream/page.py", _EARLY),
-        frozenset({MS, SECOND}),
-    ),
-)
+OLDEST, REFUSED, EMPTY = "the oldest record", "refused", "an iterator without records"
 
 RECORDS = 16
 _SPACING = 0.13
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A read from an instant, and the index of the record with which it began; None: no record."""
-
-    at_ms: int
-    first: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Observed:
-    arrivals: Sequence[int]
-    """Epoch milliseconds, in the shard's order."""
-    looks: Sequence[Look]
-    before_all: int | None
-    future: str
-
-
-def measure(bench: Bench, stream: str) -> Observed:
-    reader = bench.stream(stream)
-    shard = reader.open_shards()[0]
+def probe(bench: Bench, stream: BenchStream) -> Iterator[Answer]:
+    shard = stream.open_shards()[0]
     for n in range(RECORDS):
-        reader.put(shard, b"at-%d" % n)
-        bench.limit.sleep(_SPACING)
-    stored = reader.read(shard.id, RECORDS)
-    bench.note(f"{len(stored)} records stored, {_SPACING:g} seconds apart")
+        stream.put(shard, b"at-%d" % n)
+        bench.sleep(_SPACING)
+    stored = stream.read(shard.id, RECORDS)
     index = {one.sequence_number: n for n, one in enumerate(stored)}
 
-    def look(at_ms: int) -> int | None:
-        first: Stored | None = reader.first(shard.id, AtTimestamp(at_ms))
+    def begins(at_ms: int) -> int | None:
+        first = stream.first(shard.id, AtTimestamp(at_ms))
         return None if first is None else index.get(first.sequence_number)
 
     arrivals = [one.arrived_ms for one in stored]
     instants = sorted({at + by for at in arrivals[2:-2] for by in (-1, 0, 1)})
-    looks = [Look(at, look(at)) for at in instants]
-    bench.note(f"{len(looks)} instants looked up")
-    _, now_ms = reader.list_shards()
+    reads = {at: begins(at) for at in instants}
+    _, now_ms = stream.list_shards()
     try:
-        first = reader.first(shard.id, AtTimestamp(now_ms + 3_600_000), pages=2)
-        future = "an iterator without records" if first is None else "records"
+        ahead = stream.first(shard.id, AtTimestamp(now_ms + 3_600_000), pages=2)
+        future = EMPTY if ahead is None else "records"
     except SparkinesisError:
         future = REFUSED
-    return Observed(arrivals, looks, look(arrivals[0] - 86_400_000), future)
+    before_all = begins(arrivals[0] - 86_400_000)
+    yield Answer(
+        "at_timestamp.precision",
+        "How exact is AT_TIMESTAMP?",
+        precision(arrivals, reads),
+        {MS},
+        "to the millisecond",
+        (_PLANNING, _EARLY, _POSITION),
+        f"{len(reads)} instants",
+    )
+    included, note = all_of(
+        [n is not None and arrivals[n] <= at for at, n in reads.items() if at in arrivals],
+        "instants",
+    )
+    yield Answer(
+        "at_timestamp.inclusive",
+        "Does AT_TIMESTAMP return a record that arrived at that very millisecond?",
+        included,
+        {True},
+        "yes: an instant is where a batch ends, and where the next one begins",
+        (_PLANNING, _EARLY, _POSITION),
+        note,
+    )
+    later, note = all_of(
+        [n == expected(arrivals, at) for at, n in reads.items() if at not in arrivals], "instants"
+    )
+    yield Answer(
+        "at_timestamp.between",
+        "Does an instant between two records return the later one?",
+        later,
+        {True},
+        "yes",
+        (_PLANNING, _EARLY),
+        note,
+    )
+    yield Answer(
+        "at_timestamp.before_all",
+        "Where does an instant before the stream's creation begin?",
+        OLDEST if before_all == 0 else f"record {before_all}",
+        {OLDEST},
+        "at the oldest record",
+        (_EARLY, "src/sparkinesis/stream/reading/retention.py"),
+    )
+    yield Answer(
+        "at_timestamp.future",
+        "What does an instant an hour ahead answer?",
+        future,
+        {REFUSED, EMPTY},
+        "either an error or an iterator without records; no position is ahead of the service's "
+        "clock",
+        ("src/sparkinesis/stream/calls/explain.py",),
+    )
+    yield Answer(
+        "at_timestamp.arrival_times",
+        "How exact are the arrival times of records?",
+        SECOND if all(arrived % 1000 == 0 for arrived in arrivals) else MS,
+        {MS, SECOND},
+        "to the millisecond; whole seconds are handled, at more repeated reading",
+        ("src/sparkinesis/stream/page.py", _EARLY),
+    )
 
 
 def expected(arrivals: Sequence[int], at_ms: int) -> int | None:
@@ -120,42 +111,10 @@ def expected(arrivals: Sequence[int], at_ms: int) -> int | None:
     return next((n for n, arrived in enumerate(arrivals) if arrived >= at_ms), None)
 
 
-def answers(seen: Observed) -> dict[str, Answer]:
-    exact = [expected(seen.arrivals, look.at_ms) == look.first for look in seen.looks]
-    to_second = [
-        expected(seen.arrivals, look.at_ms // 1000 * 1000) == look.first for look in seen.looks
-    ]
-    apart = [look for look in seen.looks if _separates(seen.arrivals, look.at_ms)]
-    at = [look for look in seen.looks if look.at_ms in seen.arrivals]
-    between = [look for look in seen.looks if look.at_ms not in seen.arrivals]
-    found: dict[str, Answer] = {}
-    if not apart:
-        precision = Answer(None, "no two records arrived in one second at different milliseconds")
-    elif all(exact):
-        precision = Answer(MS, f"{len(exact)} instants")
-    elif all(to_second):
-        precision = Answer(SECOND, f"{len(exact)} instants")
-    else:
-        precision = Answer(
-            "neither", f"{exact.count(True)} of {len(exact)} instants begin where they should"
-        )
-    found["at_timestamp.precision"] = precision
-    found["at_timestamp.inclusive"] = all_of(
-        [look.first is not None and seen.arrivals[look.first] <= look.at_ms for look in at],
-        "instants",
-    )
-    found["at_timestamp.between"] = all_of(
-        [look.first == expected(seen.arrivals, look.at_ms) for look in between], "instants"
-    )
-    found["at_timestamp.before_all"] = Answer(
-        OLDEST if seen.before_all == 0 else f"record {seen.before_all}"
-    )
-    found["at_timestamp.future"] = Answer(seen.future)
-    in_seconds = all(arrived % 1000 == 0 for arrived in seen.arrivals)
-    found["at_timestamp.arrival_times"] = Answer(SECOND if in_seconds else MS)
-    return found
-
-
-def _separates(arrivals: Sequence[int], at_ms: int) -> bool:
-    """Return True if an exact read from ``at_ms`` begins elsewhere than one to the second."""
-    return expected(arrivals, at_ms) != expected(arrivals, at_ms // 1000 * 1000)
+def precision(arrivals: Sequence[int], reads: Mapping[int, int | None]) -> str | None:
+    """Return how exact reads are, by the record with which each began; None if none tells."""
+    exact = {at: expected(arrivals, at) for at in reads}
+    to_second = {at: expected(arrivals, at // 1000 * 1000) for at in reads}
+    if exact == to_second:
+        return None
+    return MS if reads == exact else SECOND if reads == to_second else "neither"
