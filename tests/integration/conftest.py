@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.local.lease_tables import LeaseTables
 from tests.timed_stream import START, TimedStream
 
 
@@ -17,7 +18,7 @@ def timed_clock() -> ManualClock:
 
 @pytest.fixture(scope="module")
 def timed(timed_clock: ManualClock) -> Iterator[LocalServer]:
-    with LocalServer(port=0, dynamodb=True, limits=False, clock=timed_clock) as running:
+    with LocalServer(lease_tables=LeaseTables(), limits=False, clock=timed_clock) as running:
         yield running
 
 

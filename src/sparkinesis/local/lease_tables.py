@@ -260,7 +260,7 @@ class LeaseTables:
         status = 200
         try:
             with self._lock:
-                answer = self._table(operation, request).answer(operation, request)
+                answer = self._answer(operation, request)
         except TableError as error:
             status = 400
             answer = {"__type": f"{_PREFIX}{error.code}", "message": error.message}
@@ -268,6 +268,14 @@ class LeaseTables:
                 answer["Item"] = error.item
         kind = (b"content-type", b"application/x-amz-json-1.0")
         return Answer(status, [kind], msgspec.json.encode(answer))
+
+    def _answer(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        there = sorted(name for name, table in self._tables.items() if table.is_there)
+        if operation == "ListTables":
+            return {"TableNames": there}
+        if operation == "DeleteTable" and request["TableName"] in there:
+            return {"TableDescription": {"TableName": self._tables.pop(request["TableName"]).name}}
+        return self._table(operation, request).answer(operation, request)
 
     def _table(self, operation: str, request: Mapping[str, Any]) -> LocalTable:
         if operation == "BatchExecuteStatement":
@@ -289,8 +297,10 @@ _OPERATIONS = {
     "BatchGetItem",
     "CreateTable",
     "DeleteItem",
+    "DeleteTable",
     "DescribeTable",
     "GetItem",
+    "ListTables",
     "PutItem",
     "Query",
     "Scan",

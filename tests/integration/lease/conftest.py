@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
+from time import time as wall_clock
 from typing import Any
 
 import pytest
@@ -13,11 +16,24 @@ import pytest
 from sparkinesis.errors import SparkinesisError
 from sparkinesis.events import Event, LeaseOrigin, Listener, ignore
 from sparkinesis.lease.acquisitions import Acquisitions, TakeTerms
+from sparkinesis.lease.assignment.assigner import Balance
+from sparkinesis.lease.assignment.assignment import Assignment
+from sparkinesis.lease.assignment.coordinator_state import (
+    LOCK_KEY,
+    VERSION_3X,
+    VERSION_KEY,
+    Version,
+    VersionRow,
+    encode_lock,
+    encode_version,
+    new_lock,
+)
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import HeldLease
-from sparkinesis.lease.lease import Lease
+from sparkinesis.lease.lease import Lease, lease_key
 from sparkinesis.lease.renewer import LeaseRenewer
+from sparkinesis.lease.rules.lease_start import new_lease
 from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.shards.shard_ends import ShardEnds
 from sparkinesis.lease.shards.shard_syncer import ShardSyncer, ShardSyncSettings
@@ -26,17 +42,21 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batching import Batching
 from sparkinesis.lease.table.statements import BATCH, batches_of
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.local import LocalServer
+from sparkinesis.local import Fault, FaultPlan, LocalServer
+from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.metrics.metrics import OFF, Metrics
-from sparkinesis.stream.address import StreamAddress
+from sparkinesis.stream.address import StreamAddress, StreamIdentifier
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.stream.position import TRIM_HORIZON, InitialPosition
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.reporting.event_log import EventLog
-from tests.kcl import create_table
+from tests.failing import Failing
+from tests.kcl import create_table, put_rows, rows_of
 
 _numbers = itertools.count()
+FAILOVER = 10.0
+SOON = 1.0
 
 
 class ManualTime:
@@ -119,21 +139,35 @@ def make_stream(server: LocalServer, shards: int, retry: Backoff | None = None) 
 
 
 @pytest.fixture(scope="session")
-def shared() -> Iterator[LocalServer]:
-    """moto takes a second to start, so these tests share one; tables are their own."""
+def light() -> Iterator[LocalServer]:
+    """A server that holds lease tables itself; these tests share it, and their tables are own."""
+    with LocalServer(lease_tables=LeaseTables()) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[LocalServer]:
+    """A server with moto's DynamoDB, which takes a second to start, and longer for each call."""
     with LocalServer(dynamodb=True) as running:
         yield running
 
 
 @pytest.fixture
-def server(shared: LocalServer) -> Iterator[LocalServer]:
-    yield shared
-    shared.kinesis.faults = None
+def server(request: pytest.FixtureRequest) -> Iterator[LocalServer]:
+    """A module with SERVER has its tests on that one: what DynamoDB makes of a call is moto's."""
+    running: LocalServer = request.getfixturevalue(getattr(request.module, "SERVER", "light"))
+    yield running
+    running.kinesis.faults = None
 
 
-@pytest.fixture(scope="session")
-def dynamodb(shared: LocalServer) -> Any:
-    return shared.client("dynamodb")
+@functools.cache
+def _client(server: LocalServer) -> Any:
+    return server.client("dynamodb")
+
+
+@pytest.fixture
+def dynamodb(server: LocalServer) -> Any:
+    return _client(server)
 
 
 @pytest.fixture
@@ -189,6 +223,112 @@ class Scene:
 
     def coordinator(self, who: str = "me", **given: Any) -> LeaseCoordinator:
         return coordinator_of(self.table, self.time, who, **given)
+
+    def worker(
+        self,
+        who: str,
+        balance: Balance = "throughput",
+        publish: Listener = ignore,
+        *,
+        meter: Any = None,
+        several_streams: bool = False,
+    ) -> LeaseCoordinator:
+        """A worker that joins a fleet, whose leader assigns the leases unless all count them."""
+        rng = random.Random(who)
+        settings = TakeSettings(FAILOVER, 100, 100, handoff_timeout=30.0, scan_interval=1.5)
+
+        def join() -> Assignment:
+            return Assignment(
+                self.table,
+                self.table.name,
+                who,
+                balance=balance,
+                settings=settings,
+                clock=self.time,
+                wall_clock_ms=lambda: round(wall_clock() * 1000),
+                rng=rng,
+                meter=meter,
+                publish=publish,
+            )
+
+        return LeaseCoordinator(
+            self.table,
+            LeaseRenewer(self.table, who, FAILOVER, self.time),
+            who,
+            settings=settings,
+            clock=self.time,
+            rng=rng,
+            publish=publish,
+            join=join,
+            wants_leader=balance != "count",
+            several_streams=several_streams,
+        )
+
+    def owners(self) -> dict[str, tuple[str | None, str | None]]:
+        return {row.key: (row.owner, row.checkpoint_owner) for row in self.table.leases()}
+
+    def row_keys(self) -> set[str]:
+        """The keys of all rows, whatever they are."""
+        return set(rows_of(self.dynamodb, self.table.name))
+
+    @contextmanager
+    def faults(self, plan: FaultPlan | Fault, operation: str | None = None) -> Iterator[None]:
+        """The server's faults of a while: a plan, or the fault of each call, or of an operation."""
+        faults = Failing(operation, then=plan) if isinstance(plan, Fault) else plan
+        self.server.kinesis.faults = faults
+        yield
+        self.server.kinesis.faults = None
+
+    def put_version(self, name: str = VERSION_3X) -> None:
+        self._put(VERSION_KEY, encode_version(VersionRow(Version(name, "java", 1))))
+
+    def put_lock(self, owner: str, seconds: int = 120, version: str = "1-2-3") -> None:
+        self._put(LOCK_KEY, encode_lock(new_lock(owner, seconds, version)))
+
+    def _put(self, key: str, row: Mapping[str, Any]) -> None:
+        put_rows(self.dynamodb, self.table.name, [{"leaseKey": {"S": key}, **row}])
+
+    def java_leads(self) -> None:
+        """Write the rows of a fleet that a Java worker leads."""
+        self.put_version()
+        self.put_lock("java")
+
+
+@dataclass
+class Leased(Stream):
+    """A stream whose shards have leases in a scene's table; it may be one of an application's."""
+
+    scene: Scene
+    id: StreamIdentifier | None = None
+
+    def lease(self, number: int) -> Lease:
+        return new_lease(self.shards()[number], TRIM_HORIZON).in_stream(self.id)
+
+    def create(self, *numbers: int) -> None:
+        for number in numbers:
+            self.scene.table.create(self.lease(number))
+
+    def break_row(self, number: int) -> None:
+        self.scene.break_row(lease_key(self.id, IDS[number]))
+
+    def hold(self, number: int, who: str = "me") -> HeldLease:
+        """A worker takes the lease of a shard, and holds it for long."""
+        renewer = LeaseRenewer(self.scene.table, who, 1000.0, self.scene.time)
+        return take(renewer, self.scene.table, lease_key(self.id, IDS[number]))
+
+    def syncer(self, **given: Any) -> ShardSyncer:
+        return syncer_of(
+            self.client, self.scene.table, self.scene.time, **{"stream": self.id, **given}
+        )
+
+    def ends(self, **given: Any) -> ShardEnds:
+        return ends_of(self.syncer(**given))
+
+
+def leased(scene: Scene, shards: int, *, is_named: bool = False) -> Leased:
+    made = make_stream(scene.server, shards)
+    named = StreamIdentifier("123456789012", made.name, 1_790_000_000) if is_named else None
+    return Leased(made.client, made.kinesis, scene, named)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from sparkinesis.local import Fault
 from tests.failing import Failing
 from tests.integration.lease.conftest import Scene, by_key, create, renew_many
 
+SERVER = "moto"
 BATCH = "BatchExecuteStatement"
 PASSING = ["ThrottlingError", "ProvisionedThroughputExceeded", "TransactionConflict"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +17,8 @@ from sparkinesis.errors import (
 )
 from sparkinesis.lease.assignment.coordination import Coordination, SeenRows, seen_in
 from sparkinesis.lease.assignment.coordinator_state import (
+    VERSION_3X,
+    VERSION_KEY,
     HeldLock,
     LeaderLock,
     Version,
@@ -29,22 +31,16 @@ from sparkinesis.lease.assignment.coordinator_state import (
 from sparkinesis.lease.assignment.worker_stats import CPU, WorkerStats
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Fault, LocalServer
-from sparkinesis.local.lease_tables import LeaseTables
+from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.failing import Failing
-from tests.integration.lease.conftest import create, table_of
-from tests.kcl import COORDINATION, create_table, put_rows, recorded
+from tests.integration.lease.conftest import Scene, create, table_of
+from tests.kcl import COORDINATION, create_table, put_rows, recorded, rows_of
 
+SERVER = "moto"
 NOW = 1_795_233_100
 STATS = WorkerStats("w-1", NOW, {CPU: (12.5, 50.0)}, {CPU: 100})
 MINE = new_lock("me", 10.0, "v-1")
 STATES, WORKERS = "-CoordinatorState", "-WorkerMetricStats"
-
-
-@pytest.fixture(scope="session")
-def kit() -> Iterator[LocalServer]:
-    """A server with the lease tables of the testing kit."""
-    with LocalServer(lease_tables=LeaseTables()) as running:
-        yield running
 
 
 def beside(dynamodb: Any, table: LeaseTable) -> None:
@@ -55,17 +51,12 @@ def beside(dynamodb: Any, table: LeaseTable) -> None:
 
 @pytest.fixture(params=["among the leases", "beside them", "in the kit"])
 def place(
-    request: pytest.FixtureRequest, table: LeaseTable, dynamodb: Any, kit: LocalServer
+    request: pytest.FixtureRequest, table: LeaseTable, dynamodb: Any, light: LocalServer
 ) -> Coordination:
     """The rows of an application, where none is there yet."""
     if request.param == "in the kit":
-        table = table_of(kit, table.name)
-        kit.client("dynamodb").create_table(
-            TableName=table.name,
-            KeySchema=[{"AttributeName": "leaseKey", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
-            BillingMode="PAY_PER_REQUEST",
-        )
+        table = table_of(light, table.name)
+        table.provision(LeaseTableOptions())
     elif request.param == "beside them":
         beside(dynamodb, table)
     found = Coordination.find(table, may_share_table=True)
@@ -135,6 +126,50 @@ def test_rows_that_java_has_begun_to_move_are_found(table: LeaseTable, dynamodb:
     version = found.version()
     assert version is not None
     assert version.now.by == "5c691e4d-b331-4a12-9a92-b0731aaa672b"
+
+
+def test_rows_beside_the_leases_are_looked_for_every_minute(scene: Scene) -> None:
+    """As while a fleet goes back to a KCL 3.4, or on to a KCL 3.5."""
+    scene.create("x")
+    me, began = scene.worker("me"), scene.time.now
+    me.take()
+    beside(scene.dynamodb, scene.table)
+
+    def rows_beside() -> set[str]:
+        tables = ((STATES, "key"), (WORKERS, "wid"))
+        keys = (rows_of(scene.dynamodb, f"{scene.table.name}{name}", key) for name, key in tables)
+        return set().union(*keys)
+
+    scene.server.kinesis.calls.clear()
+    for _ in range(6):
+        scene.time.now += 9.9
+        me.renew()
+        me.take()
+    assert rows_beside() == set()
+    assert not scene.server.kinesis.calls.select(stream=f"{scene.table.name}{STATES}")[1:], (
+        "our own scan"
+    )
+    scene.time.now = began + 60.0
+    for _ in range(3):  # the lock that it has is not there
+        me.take()
+        scene.time.now += 30.0
+    assert rows_beside() == {"me", "Leader"}
+
+
+def test_a_java_leader_beside_the_leases_is_followed(scene: Scene) -> None:
+    """The rows are those of a fleet of KCL 3.0 to 3.4."""
+    beside(scene.dynamodb, scene.table)
+    rows = Coordination.find(scene.table)
+    version = {"cv": {"S": VERSION_3X}, "mb": {"S": "java"}, "mts": {"N": "1"}}
+    assert rows.states.put(VERSION_KEY, version, None)
+    acquired(rows, new_lock("java", 120.0, "v-1"))
+    scene.create("x")
+    scene.create("y", owner="java")
+    me = scene.worker("me", "count")
+    me.take()
+    assert scene.owners() == {"x": (None, None), "y": ("java", None)}
+    stats = rows_of(scene.dynamodb, f"{scene.table.name}{WORKERS}", "wid")
+    assert stats.keys() == {"me"}
 
 
 # --- Mode and stats

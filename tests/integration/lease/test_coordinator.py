@@ -22,14 +22,12 @@ from sparkinesis.local import Fault, LocalServer
 from sparkinesis.stream.address import StreamIdentifier, StreamMark
 from tests.failing import Failing
 from tests.integration.lease.conftest import (
+    FAILOVER,
     Scene,
     by_key,
     lease,
     lease_of,
 )
-from tests.integration.lease.test_assignment import worker
-
-FAILOVER = 10.0
 
 
 def asked_of(table: LeaseTable, owner: str) -> Lease:
@@ -192,13 +190,12 @@ def test_writes_without_an_answer_are_not_taken_for_those_of_another_worker(scen
     """The table is slow: what this worker writes takes effect, but it never hears of that."""
     scene.create("a")
     slow = scene.coordinator("slow")
-    scene.server.kinesis.faults = Failing("UpdateItem", then=Fault.dropped("after"))
-    for _ in range(6):
-        with pytest.raises(LeaseTableUnavailableError):
-            slow.take()
-        scene.time.now += FAILOVER  # long enough to adopt a lease that names this worker
-    assert slow.duplicate_worker_leases == ()
-    scene.server.kinesis.faults = None
+    with scene.faults(Fault.dropped("after"), "UpdateItem"):
+        for _ in range(6):
+            with pytest.raises(LeaseTableUnavailableError):
+                slow.take()
+            scene.time.now += FAILOVER  # long enough to adopt a lease that names this worker
+        assert slow.duplicate_worker_leases == ()
     slow.take()
     assert set(slow.held()) == {"a"}
 
@@ -212,9 +209,8 @@ def test_renewals_between_two_scans_are_not_taken_for_those_of_another_worker(sc
         scene.time.now += FAILOVER / 3
         slow.renew()
         scene.time.now += FAILOVER / 3
-        scene.server.kinesis.faults = Failing("UpdateItem", then=Fault.dropped("after"))
-        slow.renew()  # no answer comes
-        scene.server.kinesis.faults = None
+        with scene.faults(Fault.dropped("after"), "UpdateItem"):
+            slow.renew()  # no answer comes
         scene.time.now += FAILOVER
         slow.renew()  # drops the lease, which has expired
         assert slow.held() == {}
@@ -261,7 +257,7 @@ def test_who_is_named_by_finished_leases_only_does_not_go_on(scene: Scene) -> No
     ):
         stream = StreamIdentifier("123456789012", key, 1_700_000_000)
         scene.table.create(lease(key, owner=owner, checkpoint=checkpoint).in_stream(stream))
-    me = worker(scene.table, scene.time, "me", "count", several_streams=True)
+    me = scene.worker("me", "count", several_streams=True)
     assert {str(stream.name) for stream in me.streams_of_others() if stream} == {"b"}
 
 

@@ -26,6 +26,7 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Fault
 from sparkinesis.stream.address import StreamIdentifier
 from tests.integration.lease.conftest import (
+    FAILOVER,
     ManualTime,
     Scene,
     coordinator_of,
@@ -33,7 +34,6 @@ from tests.integration.lease.conftest import (
     take,
 )
 
-FAILOVER = 10.0
 _T = TypeVar("_T")
 
 
@@ -126,9 +126,8 @@ def test_an_expired_lease_ends_with_the_error_that_kept_it_from_being_renewed(sc
 def test_an_error_that_a_renewal_has_overcome_is_not_told(scene: Scene) -> None:
     """As when the process stands still afterwards."""
     scene.acquire("a")
-    scene.server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
-    scene.renewer.renew_all()
-    scene.server.kinesis.faults = None
+    with scene.faults(Fault.error("ServiceUnavailable", status=503)):
+        scene.renewer.renew_all()
     scene.renewer.renew_all()
     scene.time.now += FAILOVER + 1
     scene.renewer.renew_all()

@@ -1,11 +1,10 @@
 """The fencing token in the lease table: larger with each acquisition, whoever had the lease before.
 
-Over HTTP, on moto's DynamoDB; a Java worker's writes are those of `tests.kcl`'s facts.
+Over HTTP; a Java worker's writes are those of `tests.kcl`'s facts.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,16 +17,12 @@ from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.worker.checkpointer import Checkpointer
 from tests.integration.lease.conftest import (
-    ManualTime,
+    FAILOVER,
     Scene,
-    coordinator_of,
-    create,
     lease,
-    lease_of,
 )
-from tests.kcl import create_table, put_rows, recorded
+from tests.kcl import put_rows, recorded
 
-FAILOVER = 10.0
 HOUR = 3600
 KEY = {"leaseKey": {"S": "a"}}
 
@@ -135,18 +130,6 @@ def test_a_row_that_is_deleted_and_made_again_has_a_larger_token(
     assert token_of(scene, "later") > max(tokens)
 
 
-def test_a_table_that_is_deleted_and_made_again_has_larger_tokens(
-    scene: Scene, clock: Clock
-) -> None:
-    scene.create("a")
-    before = token_of(scene, "first")
-    scene.dynamodb.delete_table(TableName=scene.table.name)
-    create_table(scene.dynamodb, scene.table.name)
-    clock.now_ms += 1000
-    scene.create("a")
-    assert token_of(scene, "second") > before
-
-
 def test_a_restored_backup_has_larger_tokens(scene: Scene, clock: Clock) -> None:
     scene.create("a")
     token_of(scene, "first")
@@ -164,11 +147,12 @@ def test_a_java_worker_in_between_leaves_the_token_to_the_next_of_ours(scene: Sc
     scene.dynamodb.update_item(
         TableName=scene.table.name,
         Key=KEY,
-        AttributeUpdates={
-            "leaseOwner": {"Action": "PUT", "Value": {"S": "java"}},
-            "leaseCounter": {"Action": "PUT", "Value": {"N": "77"}},
-            "checkpointOwner": {"Action": "DELETE"},
-            "ownerSwitchesSinceCheckpoint": {"Action": "ADD", "Value": {"N": "1"}},
+        UpdateExpression="SET leaseOwner = :owner, leaseCounter = :counter "
+        "ADD ownerSwitchesSinceCheckpoint :one REMOVE checkpointOwner",
+        ExpressionAttributeValues={
+            ":owner": {"S": "java"},
+            ":counter": {"N": "77"},
+            ":one": {"N": "1"},
         },
     )
     assert scene.lease("a").fencing_token == before
@@ -231,15 +215,3 @@ def test_a_scan_from_before_a_deletion_acquires_no_row_with_another_token(scene:
     assert scene.lease("a").counter == known.counter
     assert not isinstance(scene.table.try_write(requests.take(known, "third", 15)), type(known))
     assert scene.lease("a").fencing_token == second.fencing_token
-
-
-def test_of_two_workers_that_take_a_lease_at_once_one_gets_a_token(table: LeaseTable) -> None:
-    create(table, "a")
-    workers = [coordinator_of(table, ManualTime(), f"w{n}") for n in range(8)]
-    threads = [threading.Thread(target=one.take) for one in workers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (holder,) = [one for one in workers if one.held()]
-    assert holder.held()["a"].fencing_token == lease_of(table, "a").fencing_token

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -58,6 +59,19 @@ def syncer(
     )
 
 
+class AtPuts:
+    """A fault plan: tells the number of each lease that is put, from 1; the answer is its fault."""
+
+    def __init__(self, tell: Callable[[int], Fault | None]) -> None:
+        self._tell, self._count = tell, 0
+
+    def __call__(self, call: Call) -> Fault | None:
+        if call.operation != "PutItem":
+            return None
+        self._count += 1
+        return self._tell(self._count)
+
+
 def created(told: list[Event]) -> Counter[str]:
     return Counter(event.lease for event in told if isinstance(event, LeaseCreated))
 
@@ -76,21 +90,8 @@ def test_workers_that_start_together_create_each_lease_once(
     told: list[Event],
 ) -> None:
     """None of them writes over what another one wrote: the condition of each write holds."""
-    errors: list[BaseException] = []
-
-    def start() -> None:
-        try:
-            syncer().sync()
-        except BaseException as error:
-            errors.append(error)
-            raise
-
-    workers = [threading.Thread(target=start) for _ in range(3)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert not errors
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda _: syncer().sync(), range(3)))
     assert_complete(table, stream)
     assert set(created(told).values()) == {1}
     assert len(created(told)) == SHARDS
@@ -103,22 +104,18 @@ def test_a_table_of_few_write_units_gets_all_leases(
     syncer: Callable[[], ShardSyncer],
     told: list[Event],
 ) -> None:
-    """It takes the writes of its burst, and then every second one."""
-    puts = refused = 0
+    """It takes the writes of its burst, and then three of five."""
+    refused: list[int] = []
 
-    def throttle(call: Call) -> Fault | None:
-        nonlocal puts, refused
-        if call.operation != "PutItem":
+    def throttle(put: int) -> Fault | None:
+        if put < SHARDS // 2 or put % 5 not in {0, 2}:
             return None
-        puts += 1
-        if puts < SHARDS // 2 or puts % 2:
-            return None
-        refused += 1
+        refused.append(put)
         return Fault.error("ProvisionedThroughputExceededException")
 
-    server.kinesis.faults = throttle
+    server.kinesis.faults = AtPuts(throttle)
     syncer().sync()
-    assert refused > SHARDS // 4
+    assert len(refused) > SHARDS // 4
     assert_complete(table, stream)
     assert len(created(told)) == SHARDS
 
@@ -126,14 +123,8 @@ def test_a_table_of_few_write_units_gets_all_leases(
 def test_a_permission_that_is_taken_away_in_between_is_an_error_and_no_loss(
     server: LocalServer, table: LeaseTable, stream: Stream, syncer: Callable[[], ShardSyncer]
 ) -> None:
-    puts = 0
-
-    def deny(call: Call) -> Fault | None:
-        nonlocal puts
-        puts += call.operation == "PutItem"
-        return Fault.error("AccessDeniedException") if puts > SHARDS // 2 else None
-
-    server.kinesis.faults = deny
+    denied = Fault.error("AccessDeniedException")
+    server.kinesis.faults = AtPuts(lambda put: denied if put > SHARDS // 2 else None)
     with pytest.raises(AccessDeniedError, match="PutItem"):
         syncer().sync()
     server.kinesis.faults = None
@@ -146,16 +137,7 @@ def test_a_worker_that_is_to_end_creates_no_more(
     server: LocalServer, table: LeaseTable, stream: Stream, syncer: Callable[[], ShardSyncer]
 ) -> None:
     stop = threading.Event()
-    puts = 0
-
-    def end(call: Call) -> Fault | None:
-        nonlocal puts
-        puts += call.operation == "PutItem"
-        if puts == SHARDS // 3:
-            stop.set()
-        return None
-
-    server.kinesis.faults = end
+    server.kinesis.faults = AtPuts(lambda put: stop.set() if put == SHARDS // 3 else None)
     syncer().sync(wait=stop.wait)
     there = len(table.leases())
     assert SHARDS // 3 <= there < SHARDS - 16
@@ -178,16 +160,9 @@ def test_a_worker_that_is_shut_down_ends_before_all_leases_are_created(
         **reads,
     )
     worker = application.worker()
-    puts = 0
-
-    def end(call: Call) -> Fault | None:
-        nonlocal puts
-        puts += call.operation == "PutItem"
-        if puts == SHARDS // 3:
-            worker.request_shutdown()
-        return None
-
-    server.kinesis.faults = end
+    server.kinesis.faults = AtPuts(
+        lambda put: worker.request_shutdown() if put == SHARDS // 3 else None
+    )
     worker.start()
     assert worker.wait(pace.seconds(60))
     # Of several streams, one that is being opened has a thread of its own.
@@ -233,18 +208,11 @@ syncer_of(client, table_at(endpoint, table), ManualTime(), initial=LATEST).sync(
 def test_a_start_after_kill_9_creates_the_rest_where_the_first_one_began(
     server: LocalServer, table: LeaseTable, stream: Stream, syncer: Callable[[], ShardSyncer]
 ) -> None:
-    puts = 0
     arguments = [server.endpoint_url, stream.name, table.name]
     program = subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], env={**os.environ})
-
-    def kill(call: Call) -> Fault | None:
-        nonlocal puts
-        puts += call.operation == "PutItem"
-        if puts == SHARDS // 2:
-            program.send_signal(signal.SIGKILL)
-        return None
-
-    server.kinesis.faults = kill
+    server.kinesis.faults = AtPuts(
+        lambda put: program.send_signal(signal.SIGKILL) if put == SHARDS // 2 else None
+    )
     assert program.wait() == -signal.SIGKILL
     server.kinesis.faults = None
     assert 1 <= len(table.leases()) < SHARDS

@@ -20,6 +20,7 @@ from tests.kcl import java_refuses, put_rows
 from tests.release import golden
 from tests.release.formats import items
 
+SERVER = "moto"
 ROWS = {
     f"{version}: {name}": items.from_json(entry["written"])
     for version, form in golden.files()

@@ -30,6 +30,7 @@ from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.position import AfterRecord, AtTimestamp
 from tests.failing import Failing
 from tests.integration.lease.conftest import (
+    FAILOVER,
     Scene,
     acquire,
     by_key,
@@ -41,7 +42,6 @@ from tests.integration.lease.conftest import (
 
 AT = ExtendedSequenceNumber("500", 3)
 LATER = ExtendedSequenceNumber("600")
-FAILOVER = 10.0
 
 
 WRITES: dict[str, Callable[[HeldLease], None]] = {
@@ -196,19 +196,18 @@ def test_an_outage_loses_nothing_until_time_runs_out(scene: Scene, count: int) -
     told: list[Event] = []
     renewer = LeaseRenewer(scene.table, "me", FAILOVER, scene.time, told.append)
     held = acquire(renewer, scene.table, *(f"s{i}" for i in range(count)))
-    scene.server.kinesis.faults = lambda call: Fault.error("ServiceUnavailable", status=503)
-    for _ in range(2):
-        scene.time.now += 4
-        renewer.renew_all()
-        assert len(renewer.held()) == count
-    failed = [event for event in told if isinstance(event, RenewalFailed)]
-    assert [(one.leases, one.of) for one in failed] == [(count, count)], "the same is told once"
-    assert all("ServiceUnavailable" in one.error for one in failed)
-    before = held[0].lease
-    with pytest.raises(LeaseTableUnavailableError):
-        held[0].checkpoint(AT)
-    assert held[0].lease == before
-    scene.server.kinesis.faults = None
+    with scene.faults(Fault.error("ServiceUnavailable", status=503)):
+        for _ in range(2):
+            scene.time.now += 4
+            renewer.renew_all()
+            assert len(renewer.held()) == count
+        failed = [event for event in told if isinstance(event, RenewalFailed)]
+        assert [(one.leases, one.of) for one in failed] == [(count, count)], "the same is told once"
+        assert all("ServiceUnavailable" in one.error for one in failed)
+        before = held[0].lease
+        with pytest.raises(LeaseTableUnavailableError):
+            held[0].checkpoint(AT)
+        assert held[0].lease == before
     held[0].checkpoint(AT)
     renewer.renew_all()
     renewer.renew_all()
@@ -221,10 +220,8 @@ def test_an_outage_loses_nothing_until_time_runs_out(scene: Scene, count: int) -
 @pytest.mark.parametrize("doing", ["checkpoint", "prepare"])
 def test_a_checkpoint_whose_answer_never_came_is_not_taken_back(scene: Scene, doing: str) -> None:
     held = scene.acquire("a")[0]
-    scene.server.kinesis.faults = lambda call: Fault.dropped("after")
-    with pytest.raises(LeaseTableUnavailableError):
+    with scene.faults(Fault.dropped("after")), pytest.raises(LeaseTableUnavailableError):
         held.checkpoint(LATER)
-    scene.server.kinesis.faults = None
     # What failed is processed again, and a record in between checkpointed.
     WRITES[doing](held)
     row = scene.lease("a")
@@ -308,13 +305,12 @@ def test_a_lost_answer_before_another_error_is_remembered(
     held = scene.acquire(*(f"s{i}" for i in range(3 if by == "renewal of many" else 1)))
     scene.renewer.renew_all()  # from now on in batches
     writes = {"UpdateItem", "BatchExecuteStatement"}
-    scene.server.kinesis.faults = Failing(writes, Fault.dropped("after"), then=then)
-    if by == "checkpoint":
-        with pytest.raises(SparkinesisError):
-            held[0].checkpoint(AT)
-    else:
-        scene.renewer.renew_all()
-    scene.server.kinesis.faults = None
+    with scene.faults(Failing(writes, Fault.dropped("after"), then=then)):
+        if by == "checkpoint":
+            with pytest.raises(SparkinesisError):
+                held[0].checkpoint(AT)
+        else:
+            scene.renewer.renew_all()
     assert [row.counter for row in scene.table.leases()] == [3] * len(held)
     assert [one.lease.counter for one in held] == [2] * len(held)
     scene.renewer.renew_all()

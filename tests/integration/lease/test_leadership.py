@@ -18,78 +18,65 @@ from sparkinesis.events import (
 from sparkinesis.lease.assignment import coordinator_state
 from sparkinesis.lease.assignment.assignment import Assignment
 from sparkinesis.lease.assignment.coordination import Coordination
-from sparkinesis.lease.assignment.coordinator_state import encode_lock, new_lock
 from sparkinesis.lease.assignment.worker_stats import WorkerStats
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.rules.observations import observe
 from sparkinesis.lease.rules.taker import TakeSettings
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan
-from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Fault
 from tests.failing import Failing
-from tests.integration.lease.conftest import IDS, ManualTime, Scene, lease, row_of
-from tests.integration.lease.test_assignment import (
-    FAILOVER,
-    SOON,
-    Used,
-    owners,
-    put_lock,
-    put_version,
-    sharing,
-    worker,
-)
-from tests.kcl import create_table
+from tests.integration.lease.conftest import FAILOVER, IDS, SOON, Scene, lease
+from tests.integration.lease.test_assignment import Used, sharing
 
-STATES, WORKERS = "-CoordinatorState", "-WorkerMetricStats"
+STATES = "-CoordinatorState"
 
 
-def lock_of(dynamodb: Any, table: LeaseTable) -> str:
+def lock_of(scene: Scene) -> str:
     """The version of the leader's lock: new with each heartbeat."""
-    version: str = row_of(dynamodb, table, "Leader")["recordVersionNumber"]["S"]
+    version: str = scene.row("Leader")["recordVersionNumber"]["S"]
     return version
 
 
-def report(table: LeaseTable, *names: str) -> None:
+def report(scene: Scene, *names: str) -> None:
     """Workers tell that they live."""
-    rows = Coordination.among_leases(table, may_share_table=True)
+    rows = Coordination.among_leases(scene.table, may_share_table=True)
     for name in names:
         rows.write_stats(WorkerStats(name, round(wall_clock())))
 
 
-def renew(table: LeaseTable, owner: str) -> None:
+def renew(scene: Scene, owner: str) -> None:
     """A worker renews its leases, but releases none."""
-    for row in table.leases():
+    for row in scene.table.leases():
         if row.actual_owner == owner:
-            table.write(requests.renew(row))
+            scene.table.write(requests.renew(row))
 
 
 def test_a_leader_gives_a_sign_of_life_three_times_in_a_failover_time(scene: Scene) -> None:
-    me = worker(scene.table, scene.time, "me")
+    me = scene.worker("me")
     me.take()
-    first = lock_of(scene.dynamodb, scene.table)
+    first = lock_of(scene)
     assert uuid.UUID(first).version == 4
     scene.time.now += 0.3 * FAILOVER - 0.1
     me.take()
-    assert lock_of(scene.dynamodb, scene.table) == first
+    assert lock_of(scene) == first
     scene.time.now += 0.1
     me.take()
-    second = lock_of(scene.dynamodb, scene.table)
+    second = lock_of(scene)
     assert second != first
     scene.time.now += 0.3 * FAILOVER
     me.take()
-    assert lock_of(scene.dynamodb, scene.table) not in {first, second}
+    assert lock_of(scene) not in {first, second}
 
 
 def test_a_leader_goes_on_after_a_heartbeat_without_an_answer(scene: Scene) -> None:
     scene.create("x")
     told: list[Event] = []
-    me = worker(scene.table, scene.time, "me", publish=told.append)
+    me = scene.worker("me", publish=told.append)
     me.take()
     scene.time.now += 0.3 * FAILOVER
-    scene.server.kinesis.faults = Failing("UpdateItem", then=Fault.dropped("after"))
-    me.take()
-    scene.server.kinesis.faults = None
+    with scene.faults(Fault.dropped("after"), "UpdateItem"):
+        me.take()
     scene.create("y")
     scene.time.now += SOON
     me.take()
@@ -104,7 +91,7 @@ def test_leases_are_balanced_at_once_for_a_new_worker_and_then_every_six_failove
     scene: Scene,
 ) -> None:
     scene.create(*IDS[:4])
-    leader, other = sharing(scene.table, scene.time)
+    leader, other = sharing(scene)
     began = scene.time.now - SOON
     assert len(leader.held()) == len(other.held()) == 2
     for row in other.held().values():
@@ -115,21 +102,21 @@ def test_leases_are_balanced_at_once_for_a_new_worker_and_then_every_six_failove
         leader.take()
         other.renew()
         other.take()
-        assert ("b", "a") not in owners(scene.table).values()
+        assert ("b", "a") not in scene.owners().values()
     scene.time.now = began + 6 * FAILOVER
     leader.renew()
     leader.take()
-    assert list(owners(scene.table).values()).count(("b", "a")) == 1
+    assert list(scene.owners().values()).count(("b", "a")) == 1
 
 
 def test_a_handoff_that_does_not_end_is_ended_by_the_leader(scene: Scene) -> None:
     """Its owner renews the lease, but never hears that it is to release it."""
     scene.create(*IDS[:3], owner="deaf")
-    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
-    report(scene.table, "deaf", "idle")
-    leader = worker(scene.table, scene.time, "me", "count")
+    scene.put_version()
+    report(scene, "deaf", "idle")
+    leader = scene.worker("me", "count")
     leader.take()
-    given = {key: who for key, who in owners(scene.table).items() if who[1] is not None}
+    given = {key: who for key, who in scene.owners().items() if who[1] is not None}
     assert set(given.values()) == {("me", "deaf"), ("idle", "deaf")}
     asked = next(key for key, who in given.items() if who[0] == "idle")
     scene.time.now += SOON
@@ -137,13 +124,13 @@ def test_a_handoff_that_does_not_end_is_ended_by_the_leader(scene: Scene) -> Non
     began = scene.time.now
     for seconds in (10, 20, 30, 40, 50):
         scene.time.now = began + seconds
-        renew(scene.table, "deaf")
+        renew(scene, "deaf")
         leader.renew()
         leader.take()
-        assert owners(scene.table)[asked] == ("idle", "deaf"), seconds
+        assert scene.owners()[asked] == ("idle", "deaf"), seconds
     scene.time.now += 0.1
     leader.take()
-    assert owners(scene.table)[asked][1] is None
+    assert scene.owners()[asked][1] is None
 
 
 @pytest.mark.parametrize("failover", [5.0, 20.0])
@@ -151,10 +138,9 @@ def test_the_load_is_told_at_least_every_half_a_minute_with_what_was_measured(
     scene: Scene, failover: float
 ) -> None:
     meter = Used(40.0)
-    rows = assignment(scene.table, scene.time, failover=failover, meter=meter)
+    rows = assignment(scene, failover=failover, meter=meter)
     second = 1_800_000_000
-    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
-    put_lock(scene.dynamodb, scene.table, "java")
+    scene.java_leads()
 
     def told(after: float) -> dict[str, Any]:
         scene.time.now += after
@@ -177,9 +163,7 @@ def test_the_load_is_told_at_least_every_half_a_minute_with_what_was_measured(
 def test_who_can_measure_nothing_tells_no_load(scene: Scene) -> None:
     meter = Used(40.0)
     meter.can_measure = False
-    assignment(scene.table, scene.time, meter=meter).after_scan(
-        scene.table.scan(), {}, (), scene.time.now
-    )
+    assignment(scene, meter=meter).after_scan(scene.table.scan(), {}, (), scene.time.now)
     assert scene.row("me")["sts"] == {"M": {}}
 
 
@@ -187,27 +171,24 @@ def test_a_leader_gives_no_worker_more_than_it_may_have(scene: Scene) -> None:
     scene.create(*IDS[:4])
     scan = scene.table.scan()
     seen = observe({}, scan.leases, scene.time.now, "me")
-    state = assignment(scene.table, scene.time, max_leases=3).after_scan(
-        scan, seen, (), scene.time.now
-    )
+    state = assignment(scene, max_leases=3).after_scan(scan, seen, (), scene.time.now)
     assert [move.to for move in state.moves] == ["me"] * 3
 
 
 def assignment(
-    table: LeaseTable,
-    time: ManualTime,
+    scene: Scene,
     *,
     failover: float = FAILOVER,
     meter: Any = None,
     max_leases: int = 100,
 ) -> Assignment:
     return Assignment(
-        table,
-        table.name,
+        scene.table,
+        scene.table.name,
         "me",
         balance="load",
         settings=TakeSettings(failover, max_leases, 100, handoff_timeout=30.0, scan_interval=1.5),
-        clock=time,
+        clock=scene.time,
         wall_clock_ms=lambda: 1_800_000_000_000,
         rng=random.Random(1),
         meter=meter,
@@ -216,7 +197,7 @@ def assignment(
 
 def test_who_never_scanned_leaves_without_a_call(scene: Scene) -> None:
     scene.server.kinesis.calls.clear()
-    assignment(scene.table, scene.time).leave()
+    assignment(scene).leave()
     assert len(scene.server.kinesis.calls) == 0
 
 
@@ -225,80 +206,22 @@ def test_who_cannot_delete_its_row_gives_up_the_leadership_all_the_same(
 ) -> None:
     scene.create("x")
     told: list[Event] = []
-    me = worker(scene.table, scene.time, "me", publish=told.append)
+    me = scene.worker("me", publish=told.append)
     me.take()
-    scene.server.kinesis.faults = Failing("DeleteItem", Fault.error("AccessDeniedException"))
-    me.leave()
-    scene.server.kinesis.faults = None
+    with scene.faults(Failing("DeleteItem", Fault.error("AccessDeniedException"))):
+        me.leave()
     assert "Leaving the fleet failed" in caplog.text
     assert told[-1] == LeadershipChanged("me", False)
-    keys = {
-        row["leaseKey"]["S"] for row in scene.dynamodb.scan(TableName=scene.table.name)["Items"]
-    }
+    keys = scene.row_keys()
     assert keys == {"x", "me", coordinator_state.VERSION_KEY}
     me.leave()
-    assert "me" in {
-        row["leaseKey"]["S"] for row in scene.dynamodb.scan(TableName=scene.table.name)["Items"]
-    }
-
-
-def test_rows_beside_the_leases_are_looked_for_every_minute(scene: Scene) -> None:
-    """As while a fleet goes back to a KCL 3.4, or on to a KCL 3.5."""
-    scene.create("x")
-    me, began = worker(scene.table, scene.time, "me"), scene.time.now
-    me.take()
-    create_table(scene.dynamodb, f"{scene.table.name}{STATES}", "key")
-    create_table(scene.dynamodb, f"{scene.table.name}{WORKERS}", "wid")
-
-    def beside() -> set[str]:
-        return {
-            row[key]["S"]
-            for name, key in ((STATES, "key"), (WORKERS, "wid"))
-            for row in scene.dynamodb.scan(TableName=f"{scene.table.name}{name}")["Items"]
-        }
-
-    scene.server.kinesis.calls.clear()
-    for _ in range(6):
-        scene.time.now += 9.9
-        me.renew()
-        me.take()
-    assert beside() == set()
-    assert not scene.server.kinesis.calls.select(stream=f"{scene.table.name}{STATES}")[1:], (
-        "our own scan"
-    )
-    scene.time.now = began + 60.0
-    for _ in range(3):  # the lock that it has is not there
-        me.take()
-        scene.time.now += 30.0
-    assert beside() == {"me", "Leader"}
-
-
-def put_beside(dynamodb: Any, table: LeaseTable) -> None:
-    """The rows of a fleet of KCL 3.0 to 3.4 that a Java worker leads."""
-    create_table(dynamodb, f"{table.name}{STATES}", "key")
-    create_table(dynamodb, f"{table.name}{WORKERS}", "wid")
-    states = Coordination.find(table).states
-    version = {"cv": {"S": coordinator_state.VERSION_3X}, "mb": {"S": "java"}, "mts": {"N": "1"}}
-    assert states.put(coordinator_state.VERSION_KEY, version, None)
-    assert states.put("Leader", encode_lock(new_lock("java", 120.0, "v-1")), None)
-
-
-def test_a_java_leader_beside_the_leases_is_followed(scene: Scene) -> None:
-    put_beside(scene.dynamodb, scene.table)
-    scene.create("x")
-    scene.create("y", owner="java")
-    me = worker(scene.table, scene.time, "me", "count")
-    me.take()
-    assert owners(scene.table) == {"x": (None, None), "y": ("java", None)}
-    rows = scene.dynamodb.scan(TableName=f"{scene.table.name}{WORKERS}")["Items"]
-    assert [row["wid"]["S"] for row in rows] == ["me"]
+    assert "me" in scene.row_keys()
 
 
 def test_a_leader_without_leases_or_with_one_that_lives_is_alive(scene: Scene) -> None:
-    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
-    put_lock(scene.dynamodb, scene.table, "java")
+    scene.java_leads()
     scene.create("x")
-    me = worker(scene.table, scene.time, "me", "count")
+    me = scene.worker("me", "count")
     me.take()
     assert not me.held()
     scene.create("y", "z", owner="java")
@@ -314,13 +237,12 @@ def test_a_leader_that_ended_long_ago_is_not_waited_for(
     scene: Scene, *, age: int, takes: bool
 ) -> None:
     """Its lock holds for two minutes from the first scan of it, but the row of its load is old."""
-    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
-    put_lock(scene.dynamodb, scene.table, "java")
+    scene.java_leads()
     rows = Coordination.among_leases(scene.table, may_share_table=True)
     rows.write_stats(WorkerStats("java", round(wall_clock()) - age))
     rows.write_stats(WorkerStats("other", round(wall_clock()) - (120 - age)))
     scene.create("x")
-    me = worker(scene.table, scene.time, "me", "count")
+    me = scene.worker("me", "count")
     me.take()
     assert bool(me.held()) is takes
 
@@ -329,7 +251,7 @@ def test_who_ends_in_a_leaders_fleet_withdraws_nothing_that_it_holds(scene: Scen
     """It releases that itself, once its record processors have ended."""
     scene.create(*IDS[:4])
     scene.table.create(lease("ended", owner="b", checkpoint=SHARD_END))
-    _, second = sharing(scene.table, scene.time)
+    _, second = sharing(scene)
     before = scene.table.leases()
     second.withdraw_requests()
     assert scene.table.leases() == before
@@ -340,40 +262,36 @@ def test_who_ends_in_a_leaders_fleet_withdraws_nothing_that_it_holds(scene: Scen
 
 def test_trouble_with_the_rows_makes_nobody_steal_from_a_leaders_fleet(scene: Scene) -> None:
     """And what the leader gives is adopted at once."""
-    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
-    put_lock(scene.dynamodb, scene.table, "java")
+    scene.java_leads()
     scene.create("a", "b", "c", owner="java")
     scene.create("new")
     told: list[Event] = []
-    me = worker(scene.table, scene.time, "me", "count", publish=told.append)
+    me = scene.worker("me", "count", publish=told.append)
     me.take()
     scene.table.write(requests.assign(scene.lease("new"), "me"))
     scene.time.now += 30.0
-    renew(scene.table, "java")
-    scene.server.kinesis.faults = Failing("UpdateItem", Fault.error("ValidationException"))
-    me.take()
-    scene.server.kinesis.faults = None
+    renew(scene, "java")
+    with scene.faults(Failing("UpdateItem", Fault.error("ValidationException"))):
+        me.take()
     assert any(isinstance(event, FleetRowsFailed) for event in told)
-    assert owners(scene.table) == {**dict.fromkeys("abc", ("java", None)), "new": ("me", None)}
+    assert scene.owners() == {**dict.fromkeys("abc", ("java", None)), "new": ("me", None)}
     assert set(me.held()) == {"new"}
 
 
 def test_who_may_not_look_for_the_rows_steals_as_in_a_fleet_without_a_leader(scene: Scene) -> None:
     scene.create("a", "b", owner="other")
     told: list[Event] = []
-    me = worker(scene.table, scene.time, "me", publish=told.append)
+    me = scene.worker("me", publish=told.append)
     denied = Fault.error("AccessDeniedException")
-    scene.server.kinesis.faults = Failing(None, then=denied, stream=f"{scene.table.name}{STATES}")
-    me.take()
-    scene.server.kinesis.faults = None
+    with scene.faults(Failing(None, then=denied, stream=f"{scene.table.name}{STATES}")):
+        me.take()
     assert any(isinstance(event, FleetRowsFailed) for event in told)
-    assert ("me", "other") in owners(scene.table).values()
+    assert ("me", "other") in scene.owners().values()
 
 
 def test_who_counts_and_may_not_look_for_tables_of_a_kcl_3_0_tells_its_load(scene: Scene) -> None:
-    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
-    put_lock(scene.dynamodb, scene.table, "java")
-    me = worker(scene.table, scene.time, "me", "count")
+    scene.java_leads()
+    me = scene.worker("me", "count")
     denied = Fault.error("AccessDeniedException")
     scene.server.kinesis.faults = Failing(None, then=denied, stream=f"{scene.table.name}{STATES}")
     me.take()
@@ -385,35 +303,35 @@ def test_a_shard_that_has_ended_says_nothing_of_its_reader_and_is_given_to_nobod
 ) -> None:
     for key, owner in (("read", "b"), ("left", None)):
         scene.table.create(lease(key, owner=owner, checkpoint=SHARD_END))
-    report(scene.table, "b")
-    leader = worker(scene.table, scene.time, "a")
+    report(scene, "b")
+    leader = scene.worker("a")
     leader.take()
     scene.time.now += FAILOVER + 0.1
     scene.create(*IDS[:4])
     leader.take()
-    found = owners(scene.table)
+    found = scene.owners()
     assert (found.pop("read"), found.pop("left")) == (("b", None), (None, None))
     assert sorted(str(who) for who, _ in found.values()) == ["a", "a", "b", "b"]
 
 
 def test_who_leads_again_balances_at_once(scene: Scene) -> None:
     scene.create(*IDS[:4])
-    put_version(scene.dynamodb, scene.table, coordinator_state.VERSION_3X)
-    report(scene.table, "b")
+    scene.put_version()
+    report(scene, "b")
     told: list[Event] = []
-    me = worker(scene.table, scene.time, "a", "count", publish=told.append)
+    me = scene.worker("a", "count", publish=told.append)
     me.take()
-    assert sorted(str(who) for who, _ in owners(scene.table).values()) == ["a", "a", "b", "b"]
-    put_lock(scene.dynamodb, scene.table, "java", seconds=4)
+    assert sorted(str(who) for who, _ in scene.owners().values()) == ["a", "a", "b", "b"]
+    scene.put_lock("java", seconds=4)
     scene.create(*IDS[4:], "s6", "s7", owner="b")
 
     def changes() -> list[bool]:
         return [event.leads for event in told if isinstance(event, LeadershipChanged)]
 
     while changes() != [True, False, True]:
-        assert ("a", "b") not in owners(scene.table).values()
+        assert ("a", "b") not in scene.owners().values()
         scene.time.now += SOON
         me.renew()
-        renew(scene.table, "b")
+        renew(scene, "b")
         me.take()
-    assert list(owners(scene.table).values()).count(("a", "b")) == 2
+    assert list(scene.owners().values()).count(("a", "b")) == 2

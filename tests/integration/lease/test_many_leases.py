@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from sparkinesis.lease.lease import encode_lease
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import client
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from tests import pace
-from tests.integration.lease.conftest import lease
+from tests.integration.lease.conftest import create
 
 ROUNDS = 5
 FAILOVER = pace.seconds(90.0)
@@ -42,13 +40,9 @@ def patient(table: LeaseTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Leas
 
 @pytest.mark.parametrize("leases", [500, pytest.param(5000, marks=pytest.mark.long)])
 def test_many_leases_are_kept_beyond_the_failover_time(
-    server: LocalServer, table: LeaseTable, patient: LeaseTable, dynamodb: Any, leases: int
+    server: LocalServer, table: LeaseTable, patient: LeaseTable, leases: int
 ) -> None:
-    keys = [f"shardId-{i:012d}" for i in range(leases)]
-    for start in range(0, leases, 25):
-        rows = [encode_lease(lease(key, "me")) for key in keys[start : start + 25]]
-        puts = [{"PutRequest": {"Item": row}} for row in rows]
-        dynamodb.batch_write_item(RequestItems={table.name: puts})
+    create(table, *(f"shardId-{i:012d}" for i in range(leases)), owner="me")
     clock = Time()
     renewer = LeaseRenewer(patient, "me", FAILOVER, clock)
     for row in patient.leases():

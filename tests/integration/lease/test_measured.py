@@ -149,8 +149,9 @@ def test_a_batch_counts_as_its_worst_statement(measured: Measured, code: str, re
     assert measured.calls[IN_BATCHES, "refused"] == 1
 
 
-def test_a_new_table_is_measured_too(measured: Measured) -> None:
-    table = replace(measured.table(), name=f"new-{uuid.uuid4().hex[:8]}")
+def test_a_new_table_is_measured_too(measured: Measured, moto: LocalServer) -> None:
+    name = f"new-{uuid.uuid4().hex[:8]}"
+    table = replace(measured.table(), name=name, endpoint=moto.endpoint_url)
     patience = Patience(clock=measured.time, sleep=lambda _: None)
     assert table.provision(LeaseTableOptions(point_in_time_recovery=True), patience)
     assert measured.calls == {

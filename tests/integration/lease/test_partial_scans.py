@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,59 +20,47 @@ from sparkinesis.lease.assignment.partial_scan import (
     keys_of,
     read_some,
 )
-from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
-from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.failing import Failing
 from tests.integration.lease.conftest import (
-    ManualTime,
+    FAILOVER,
+    SOON,
+    Scene,
     break_row,
     create,
     lease,
     lease_of,
     table_of,
 )
-from tests.integration.lease.test_assignment import (
-    FAILOVER,
-    SOON,
-    owners,
-    put_version,
-    release_asked,
-    worker,
-)
+from tests.integration.lease.test_assignment import release_asked
 
 LEADER, *FOLLOWERS = [f"host-1-00000000000{digit}" for digit in "abcde"]
 KEYS = [f"shardId-{number:012d}" for number in range(WORTHWHILE + 20)]
 STREAM = StreamIdentifier("123456789012", "s", 1_700_000_000)
-_numbers = itertools.count()
 READS = {"Scan", "Query", "BatchGetItem", "GetItem"}
 
 
 class Fleet:
     """A leader, two standbys and two others, which share the leases of a table."""
 
-    def __init__(
-        self,
-        table: LeaseTable,
-        time: ManualTime,
-        server: LocalServer,
-        *,
-        several_streams: bool = False,
-    ) -> None:
-        self.table, self.time, self.server = table, time, server
+    def __init__(self, scene: Scene, *more: str, several_streams: bool = False) -> None:
+        self.table, self.time, self.server = scene.table, scene.time, scene.server
         self.workers = {
-            who: worker(table, time, who, several_streams=several_streams)
-            for who in (LEADER, *FOLLOWERS)
+            who: scene.worker(who, several_streams=several_streams)
+            for who in (LEADER, *FOLLOWERS, *more)
         }
         self.dead: set[str] = set()
         for key in KEYS:
             row = lease(key)
-            table.create(row.in_stream(STREAM) if several_streams else row)
+            scene.table.create(row.in_stream(STREAM) if several_streams else row)
+        for _ in range(6):
+            self.round()
+        assert sum(len(one.held()) for one in self.workers.values()) == len(KEYS)
 
     def round(self, seconds: float = SOON) -> None:
         """Each worker renews, releases what is asked for, and looks."""
@@ -86,11 +72,6 @@ class Fleet:
     def renew(self) -> None:
         for who in self.workers.keys() - self.dead:
             release_asked(self.workers[who])
-
-    def settle(self) -> None:
-        for _ in range(6):
-            self.round()
-        assert sum(len(one.held()) for one in self.workers.values()) == len(KEYS)
 
     def reads(self, who: str) -> Counter[str]:
         """What one look of a worker reads."""
@@ -109,31 +90,9 @@ class Fleet:
         return set(self.workers[who].held())
 
 
-@pytest.fixture(scope="module")
-def light() -> Iterator[LocalServer]:
-    """A server that holds lease tables without moto, which takes a second for a round here."""
-    with LocalServer(lease_tables=LeaseTables()) as running:
-        yield running
-
-
 @pytest.fixture
-def server(light: LocalServer) -> Iterator[LocalServer]:
-    yield light
-    light.kinesis.faults = None
-
-
-@pytest.fixture
-def table(server: LocalServer) -> LeaseTable:
-    found = table_of(server, f"app-{next(_numbers)}")
-    found.provision(LeaseTableOptions())
-    return found
-
-
-@pytest.fixture
-def fleet(table: LeaseTable, time: ManualTime, server: LocalServer) -> Fleet:
-    found = Fleet(table, time, server)
-    found.settle()
-    return found
+def fleet(scene: Scene) -> Fleet:
+    return Fleet(scene)
 
 
 def test_only_the_leader_and_two_standbys_read_the_whole_table(fleet: Fleet) -> None:
@@ -148,12 +107,9 @@ def test_only_the_leader_and_two_standbys_read_the_whole_table(fleet: Fleet) -> 
     assert set(audits.values()) == {None}
 
 
-def test_workers_of_several_streams_all_read_the_whole_table(
-    table: LeaseTable, time: ManualTime, server: LocalServer
-) -> None:
+def test_workers_of_several_streams_all_read_the_whole_table(scene: Scene) -> None:
     """Each must see the leases of a stream that it alone reads."""
-    fleet = Fleet(table, time, server, several_streams=True)
-    fleet.settle()
+    fleet = Fleet(scene, several_streams=True)
     assert all(fleet.reads(who) == {"Scan": 1} for who in fleet.workers)
 
 
@@ -250,14 +206,10 @@ def half_a_minute(monkeypatch: pytest.MonkeyPatch) -> float:
     return 30.0
 
 
-def test_the_whole_table_is_read_again_after_a_while(
-    half_a_minute: float, table: LeaseTable, time: ManualTime, server: LocalServer
-) -> None:
-    fleet, last = Fleet(table, time, server), FOLLOWERS[-1]
-    fleet.settle()
-    scans = []
+def test_the_whole_table_is_read_again_after_a_while(half_a_minute: float, fleet: Fleet) -> None:
+    last, scans = FOLLOWERS[-1], []
     for _ in range(int(2 * half_a_minute / 3)):
-        time.now += 3.0
+        fleet.time.now += 3.0
         fleet.renew()
         for who in sorted(fleet.workers.keys() - {last}):
             fleet.workers[who].take()
@@ -280,7 +232,8 @@ def test_a_lease_that_the_leader_gives_is_adopted_without_a_scan(fleet: Fleet) -
                 one.take()
     assert set(last.held()) > mine, "the new leases are shared"
     assert scans == 0
-    given = {key for key, who in owners(fleet.table).items() if who == (FOLLOWERS[-1], None)}
+    owners = {row.key: (row.owner, row.checkpoint_owner) for row in fleet.table.leases()}
+    given = {key for key, who in owners.items() if who == (FOLLOWERS[-1], None)}
     assert given == set(last.held())
 
 
@@ -297,7 +250,7 @@ def test_a_crash_of_the_leader_and_another_costs_one_failover_time(fleet: Fleet)
     assert set().union(*(fleet.held(who) for who in alive)) == set(KEYS)
 
 
-def test_who_has_read_only_its_own_rows_does_not_lead_at_once(fleet: Fleet, dynamodb: Any) -> None:
+def test_who_has_read_only_its_own_rows_does_not_lead_at_once(fleet: Fleet) -> None:
     """It would not know of leases that have expired; a standby does."""
     fleet.dead = {LEADER, *FOLLOWERS[:STANDBYS]}
     for _ in range(int(FAILOVER) + 1):
@@ -326,30 +279,12 @@ def test_without_the_index_the_whole_table_is_read(fleet: Fleet, code: str) -> N
         fleet.workers[LEADER].take()
     assert fleet.reads(last)["Scan"] == 1
     assert fleet.reads(last)["Query"] == 1, "it asks after five minutes"
-
-
-def test_an_index_that_comes_later_is_used(
-    half_a_minute: float, table: LeaseTable, time: ManualTime, server: LocalServer
-) -> None:
-    fleet, last = Fleet(table, time, server), FOLLOWERS[-1]
-    fleet.settle()
-    server.kinesis.faults = Failing("Query", then=Fault.error("ValidationException"))
     fleet.round()
-    assert fleet.reads(last)["Scan"] == 1
-    server.kinesis.faults = None
-    for _ in range(int(half_a_minute / 3) + 2):
-        fleet.round(3.0)
-    assert fleet.reads(last)["Scan"] == 0
+    assert fleet.reads(last)["Scan"] == 0, "and goes by the index then"
 
 
-def test_a_worker_that_may_be_java_keeps_all_reading(
-    table: LeaseTable, time: ManualTime, server: LocalServer
-) -> None:
-    fleet = Fleet(table, time, server)
-    fleet.workers["b6a5e6f0-6f0a-4f0e-9d3c-1f2e3d4c5b6a"] = worker(
-        table, time, "b6a5e6f0-6f0a-4f0e-9d3c-1f2e3d4c5b6a"
-    )
-    fleet.settle()
+def test_a_worker_that_may_be_java_keeps_all_reading(scene: Scene) -> None:
+    fleet = Fleet(scene, "b6a5e6f0-6f0a-4f0e-9d3c-1f2e3d4c5b6a")
     assert all(fleet.reads(who)["Scan"] for who in fleet.workers)
 
 
@@ -364,25 +299,23 @@ def test_the_policy_allows_what_the_scans_call_and_no_more(fleet: Fleet) -> None
     assert used - worker.actions == own.actions - {"dynamodb:UpdateTable"}
 
 
-def test_a_small_table_is_read_whole(
-    table: LeaseTable, time: ManualTime, server: LocalServer
-) -> None:
-    server.kinesis.calls.clear()
-    create(table, *KEYS[: WORTHWHILE - 1])
-    workers: list[LeaseCoordinator] = [worker(table, time, who) for who in (LEADER, *FOLLOWERS)]
+def test_a_small_table_is_read_whole(scene: Scene) -> None:
+    scene.server.kinesis.calls.clear()
+    scene.create(*KEYS[: WORTHWHILE - 1])
+    workers = [scene.worker(who) for who in (LEADER, *FOLLOWERS)]
     for _ in range(8):
-        time.now += SOON
+        scene.time.now += SOON
         for one in workers:
             release_asked(one)
             one.take()
-    asked = {call.operation for call in server.kinesis.calls}
+    asked = {call.operation for call in scene.server.kinesis.calls}
     assert asked.isdisjoint({"Query", "UpdateTable"})
 
 
 def test_the_index_is_made_once_and_where_it_costs_no_capacity_of_its_own(
-    shared: LocalServer, dynamodb: Any
+    moto: LocalServer,
 ) -> None:
-    table = table_of(shared, "indexed")
+    table, dynamodb = table_of(moto, "indexed"), moto.client("dynamodb")
     table.provision(LeaseTableOptions())
     create(table, "a", owner="x")
     create(table, "b", owner="x")
@@ -400,21 +333,15 @@ def test_the_index_is_made_once_and_where_it_costs_no_capacity_of_its_own(
         AttributeDefinitions=[{"AttributeName": "leaseKey", "AttributeType": "S"}],
         ProvisionedThroughput={"ReadCapacityUnits": 10, "WriteCapacityUnits": 10},
     )
-    try:
-        capacity = table_of(shared, "provisioned")
-        assert not create_index(capacity)
-    finally:
-        dynamodb.delete_table(TableName="provisioned")
+    assert not create_index(table_of(moto, "provisioned"))
 
 
-def test_rows_are_read_by_the_hundred(shared: LocalServer) -> None:
-    table = table_of(shared, "many")
-    table.provision(LeaseTableOptions())
+def test_rows_are_read_by_the_hundred(server: LocalServer, table: LeaseTable) -> None:
     create(table, *KEYS)
-    shared.kinesis.calls.clear()
+    server.kinesis.calls.clear()
     rows = read_some(table, [*KEYS, "missing"])
     assert {row.key for row in rows.leases} == set(KEYS)
-    assert Counter(call.operation for call in shared.kinesis.calls) == {"BatchGetItem": 2}
+    assert Counter(call.operation for call in server.kinesis.calls) == {"BatchGetItem": 2}
     assert rows.second is not None
 
 
@@ -432,7 +359,7 @@ def lock_row(fleet: Fleet, **changes: Any) -> None:
     "case", ["deleted", "another's", "expired", "released", "2.x again", "silent"]
 )
 def test_who_sees_no_lock_of_the_leader_that_it_knows_reads_the_whole_table(
-    fleet: Fleet, case: str
+    scene: Scene, fleet: Fleet, case: str
 ) -> None:
     last = FOLLOWERS[-1]
     assert fleet.reads(last)["Scan"] == 0
@@ -445,7 +372,7 @@ def test_who_sees_no_lock_of_the_leader_that_it_knows_reads_the_whole_table(
         fleet.time.now += FAILOVER / 2 + 0.1
         fleet.renew()
     elif case == "2.x again":
-        put_version(fleet.server.client("dynamodb"), fleet.table, VERSION_2X)
+        scene.put_version(VERSION_2X)
     elif case == "released":
         lock_row(fleet, isReleased={"S": "1"})
     else:  # although the leader renews its leases
@@ -474,14 +401,10 @@ def test_who_reads_its_own_rows_tells_its_load_every_half_a_minute(fleet: Fleet)
 
 
 def test_a_missing_index_is_told_once_and_asked_for_again(
-    half_a_minute: float,
-    table: LeaseTable,
-    time: ManualTime,
-    server: LocalServer,
-    caplog: pytest.LogCaptureFixture,
+    half_a_minute: float, scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    create(table, *KEYS)
-    leader = worker(table, time, LEADER)
+    scene.create(*KEYS)
+    leader, time = scene.worker(LEADER), scene.time
     asked: list[float] = []
 
     def refuse(call: Call) -> Fault | None:
@@ -490,7 +413,7 @@ def test_a_missing_index_is_told_once_and_asked_for_again(
         asked.append(time.now)
         return Fault.error("AccessDeniedException")
 
-    server.kinesis.faults = refuse
+    scene.server.kinesis.faults = refuse
     began = time.now
     for seconds in (0.0, half_a_minute - 0.1, half_a_minute, 2 * half_a_minute):
         time.now = began + seconds

@@ -15,6 +15,7 @@ from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.failing import Failing
 from tests.integration.lease.conftest import table_of
 
+SERVER = "moto"
 _names = (f"provisioned-{i}" for i in itertools.count())
 
 

@@ -15,6 +15,7 @@ from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import LocalServer
 from tests.integration.lease.conftest import lease, renew_many, table_of
 
+SERVER = "moto"
 KEYS = ("a", "b", "c")
 ROUNDS = 25
 

@@ -18,6 +18,7 @@ from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Call, Fault
 from tests.failing import Failing
 from tests.integration.lease.conftest import (
+    FAILOVER,
     Scene,
     by_key,
     lease,
@@ -25,7 +26,6 @@ from tests.integration.lease.conftest import (
     take_rows,
 )
 
-FAILOVER = 10.0
 AT = ExtendedSequenceNumber("500")
 LATER = ExtendedSequenceNumber("600")
 OUTAGE = Fault.error("ServiceUnavailable", status=503)
@@ -97,11 +97,10 @@ def test_the_end_of_a_lease_is_told_before_a_round_that_may_take_long(scene: Sce
 def test_a_failure_is_told_once_and_again_after_all_was_well(scene: Scene) -> None:
     scene.acquire("a")
     for _ in range(2):
-        scene.server.kinesis.faults = lambda _: OUTAGE
-        for _ in range(2):
-            scene.time.now += 1
-            scene.renewer.renew_all()
-        scene.server.kinesis.faults = None
+        with scene.faults(OUTAGE):
+            for _ in range(2):
+                scene.time.now += 1
+                scene.renewer.renew_all()
         scene.time.now += 1
         scene.renewer.renew_all()
         scene.renewer.renew_all()
@@ -114,9 +113,7 @@ def test_a_failure_tells_how_many_of_the_leases_it_concerns(scene: Scene) -> Non
     scene.acquire("a", "b", "c")
     scene.renewer.renew_all()
     one = Fault("InternalServerError", entries=frozenset({0}))
-    scene.server.kinesis.faults = lambda call: (
-        one if call.operation == "BatchExecuteStatement" else None
-    )
+    scene.server.kinesis.faults = Failing("BatchExecuteStatement", then=one)
     scene.renewer.renew_all()
     (failed,) = of(scene.told, RenewalFailed)
     assert isinstance(failed, RenewalFailed)
@@ -125,9 +122,8 @@ def test_a_failure_tells_how_many_of_the_leases_it_concerns(scene: Scene) -> Non
 
 def test_who_has_lost_all_its_leases_has_not_recovered(scene: Scene) -> None:
     scene.acquire("a")
-    scene.server.kinesis.faults = lambda _: OUTAGE
-    scene.renewer.renew_all()
-    scene.server.kinesis.faults = None
+    with scene.faults(OUTAGE):
+        scene.renewer.renew_all()
     scene.time.now += FAILOVER + 0.1
     scene.renewer.renew_all()
     assert len(of(scene.told, RenewalFailed)) == 1
@@ -195,12 +191,11 @@ def test_of_two_writes_without_an_answer_the_one_in_the_row_tells_how_old_the_re
         with pytest.raises(LeaseTableUnavailableError):
             held.checkpoint(at)
         scene.time.now += 3
-    scene.server.kinesis.faults = Failing("UpdateItem", None, then=OUTAGE)
-    with pytest.raises(LeaseTableUnavailableError):
-        held.checkpoint(LATER)
-    assert scene.lease("a").checkpoint == AT
-    assert held.renewed_at == landed
-    scene.server.kinesis.faults = None
+    with scene.faults(Failing("UpdateItem", None, then=OUTAGE)):
+        with pytest.raises(LeaseTableUnavailableError):
+            held.checkpoint(LATER)
+        assert scene.lease("a").checkpoint == AT
+        assert held.renewed_at == landed
     held.checkpoint(LATER)
     assert held.renewed_at == scene.time.now
     assert held._unanswered == []

@@ -11,7 +11,6 @@ import pytest
 from sparkinesis.errors import DuplicateWorkerIdError, LeaseTableNotFoundError
 from sparkinesis.events import Event, LeaseReadable, LeaseUnreadable, OwnerSilent
 from sparkinesis.lease.assignment.assigner import Balance
-from sparkinesis.lease.assignment.coordinator_state import VERSION_3X
 from sparkinesis.lease.extended_sequence_number import SHARD_END
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import TableScan, read_rows
@@ -22,6 +21,7 @@ from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.integration.lease.conftest import (
+    FAILOVER,
     ManualTime,
     Scene,
     coordinator_of,
@@ -29,10 +29,8 @@ from tests.integration.lease.conftest import (
     lease,
     lease_of,
 )
-from tests.integration.lease.test_assignment import put_lock, put_version, worker
 from tests.integration.lease.test_coordinator import take_unanswered
 
-FAILOVER = 10.0
 INTERVAL = 1.5
 """Seconds between two scans while leases are to move: half a renew interval."""
 
@@ -138,18 +136,16 @@ def test_the_pause_counts_from_the_begin_of_a_scan_and_ages_from_its_end(scene: 
     def slow(call: Call) -> None:
         scene.time.now += 1.0 * (call.operation == "Scan")
 
-    scene.server.kinesis.faults = slow
-    me.take()
-    scene.server.kinesis.faults = None
+    with scene.faults(slow):
+        me.take()
     assert me.due_in() == INTERVAL - 1.0, "midway between two rounds of renewals"
     scene.time.now += FAILOVER
     me.take()
     assert me.held() == {}, "the lease was first seen when the slow answer came"
     scene.time.now += 0.1
     me.take()
-    scene.server.kinesis.faults = slow
-    me.take()
-    scene.server.kinesis.faults = None
+    with scene.faults(slow):
+        me.take()
     me.held()["a"].release()
     assert me.due_in() == INTERVAL - 1.0
 
@@ -167,13 +163,13 @@ def test_who_is_not_alone_or_leads_scans_every_two_intervals(scene: Scene, case:
     """A leader proves that it is alive; and leases of another stream may appear."""
     if case != "reads several streams":
         scene.create("a")
-        me = worker(scene.table, scene.time, "me", "throughput" if case == "leads" else "count")
+        me = scene.worker("me", "throughput" if case == "leads" else "count")
         if case == "has a peer":
             scene.create("b", owner="host-1-0123456789ab")
     else:
         stream = StreamIdentifier("123456789012", "s", 1_700_000_000)
         scene.table.create(lease("a").in_stream(stream))
-        me = worker(scene.table, scene.time, "me", "count", several_streams=True)
+        me = scene.worker("me", "count", several_streams=True)
     me.take()
     scene.time.now += INTERVAL
     me.take()
@@ -209,7 +205,7 @@ def test_who_leaves_makes_no_call_after_its_scan(scene: Scene, balance: Balance)
     """Nor does it tell its load to a leader, who would give it leases."""
     scene.create("a", "b", "c")
     scene.create("d", "e", owner="host-1-0123456789ab")
-    me = worker(scene.table, scene.time, "host-1-0123456789ab", balance)
+    me = scene.worker("host-1-0123456789ab", balance)
     me.require_unique_worker_id(lambda _: None)
     scene.time.now += FAILOVER
     scene.server.kinesis.calls.clear()
@@ -239,9 +235,8 @@ def test_a_lease_that_is_lost_during_a_scan_keeps_no_other_from_being_taken(scen
     me.take()
     scene.create("b")
     held = me.held()["a"]
-    scene.server.kinesis.faults = lambda _: held.lose("the test says so")
-    me.take()
-    scene.server.kinesis.faults = None
+    with scene.faults(lambda _: held.lose("the test says so")):
+        me.take()
     assert set(me.held()) == {"b"}
 
 
@@ -316,11 +311,10 @@ def test_who_never_joined_a_fleet_leaves_without_a_call(scene: Scene) -> None:
 
 
 def test_a_lease_that_was_given_since_the_start_is_adopted_at_the_first_scan(scene: Scene) -> None:
-    put_version(scene.dynamodb, scene.table, VERSION_3X)
-    put_lock(scene.dynamodb, scene.table, "java")
+    scene.java_leads()
     scene.create("new")
     scene.create("before", owner="me")
-    me = worker(scene.table, scene.time, "me", "count")
+    me = scene.worker("me", "count")
     me.require_unique_worker_id(lambda _: None)
     scene.table.write(requests.assign(scene.lease("new"), "me"))
     scene.time.now += 1.0
@@ -345,7 +339,7 @@ def test_the_leases_of_a_stream_that_the_application_lacks_worry_nobody(scene: S
     kept, left = (StreamIdentifier("123456789012", name, 1_700_000_000) for name in ("k", "l"))
     for stream in (kept, left):
         scene.table.create(lease("a").in_stream(stream))
-    me = worker(scene.table, scene.time, "me", "count", several_streams=True)
+    me = scene.worker("me", "count", several_streams=True)
     for seconds in (0.0, INTERVAL):
         scene.time.now += seconds
         me.take(reads=lambda row: row.stream == kept, wants=kept.__eq__)

@@ -29,6 +29,7 @@ from tests.failing import Failing
 from tests.integration.lease.conftest import lease, renew_many, row_of, table_of
 from tests.kcl import COORDINATION, KCL_2, KCL_3, java_refuses, put_rows
 
+SERVER = "moto"
 AT = ExtendedSequenceNumber("500", 3)
 LATEST = ExtendedSequenceNumber("LATEST")
 OURS = {"app": {"M": {"deep": {"L": [{"N": "1"}]}}}, "other": {"SS": ["x"]}}

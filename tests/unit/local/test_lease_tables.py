@@ -90,7 +90,20 @@ def test_a_crashed_worker_neither_leads_nor_tells_its_load() -> None:
     assert call(tables, "UpdateItem", stats)[0] == 400
 
 
+def test_a_table_that_is_deleted_is_not_there_until_it_is_made_again() -> None:
+    """As that of a replay, which is deleted in the end."""
+    tables, named = owned(), {"TableName": "app"}
+    assert call(tables, "ListTables", {}) == (200, {"TableNames": ["app"]})
+    assert call(tables, "DeleteTable", named)[0] == 200
+    for operation in ("Scan", "DeleteTable"):
+        status, answer = call(tables, operation, named)
+        assert (status, answer["__type"].partition("#")[2]) == (400, "ResourceNotFoundException")
+    assert call(tables, "ListTables", {}) == (200, {"TableNames": []})
+    assert call(tables, "CreateTable", named)[0] == 200
+    assert tables.rows("app") == []
+
+
 def test_what_workers_do_not_call_is_not_served() -> None:
     tables = owned()
-    assert call(tables, "DeleteTable", {"TableName": "app"}) == (501, None)
+    assert call(tables, "UpdateTimeToLive", {"TableName": "app"}) == (501, None)
     assert tables.forward("sts", "POST", "/", [], b"").status == 501
