@@ -58,10 +58,10 @@ def main() -> int:
     needed = sorted({name for name in tables.values() if name is not None})
     try:
         require_tools(needed)
+        install(needed)
     except MissingToolError as error:
         print(f"No scenario was played: {error}", file=sys.stderr)
         return 2
-    install(needed)
     os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test")
     folder = Path(tempfile.mkdtemp(prefix="sparkinesis-interop-"))
     rows: list[Sequence[str]] = []

@@ -376,10 +376,10 @@ def wrong_hosts(client: Client) -> list[str]:
 def main() -> int:
     try:
         require("Node.js 18 or newer is needed here: install it", "node", "npm")
+        install(())
     except MissingToolError as error:
         print(f"Nothing was tried: {error}", file=sys.stderr)
         return 2
-    install(())
     os.environ.update(AWS_ACCESS_KEY_ID="test", AWS_SECRET_ACCESS_KEY="test")
     rows = [_HEADING]
     is_good = True

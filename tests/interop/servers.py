@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import socket
@@ -29,7 +30,7 @@ _PATIENCE = 60.0
 
 
 class MissingToolError(Exception):
-    """A program that this machine does not have; the text says which, and what to do."""
+    """A program that this machine does not have or cannot build; the text says what to do."""
 
 
 def require_tools(dynamodbs: Sequence[str]) -> None:
@@ -48,31 +49,59 @@ def require(why: str, *programs: str) -> None:
 
 
 def install(dynamodbs: Sequence[str]) -> None:
-    """Install what is not there yet, in the versions that are written down beside this file."""
+    """Install what is not there yet, in the versions that are written down beside this file.
+
+    Raises `MissingToolError`, as `run` does.
+    """
     CACHE.mkdir(parents=True, exist_ok=True)
-    for name in ("package.json", "package-lock.json"):
-        shutil.copy(HERE / name, CACHE / name)
-    if is_stale(CACHE / "node_modules" / ".package-lock.json", HERE / "package-lock.json"):
-        print("Installing kinesis-mock, dynalite and an SDK (once) ...", flush=True)
-        run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
-    libraries = CACHE / "dynamodb-local"
-    if DYNAMODB_LOCAL in dynamodbs and is_stale(libraries, HERE / "pom.xml"):
-        print("Installing DynamoDB Local (once) ...", flush=True)
-        shutil.rmtree(libraries, ignore_errors=True)
-        where = ["-f", str(HERE / "pom.xml"), f"-DoutputDirectory={libraries}"]
-        run("mvn", "-q", "-B", "dependency:copy-dependencies", *where)
-        libraries.touch()
+    manifests = [HERE / name for name in ("package.json", "package-lock.json")]
+    with made_once(CACHE / "node_modules", *manifests) as is_old:
+        if is_old:
+            print("Installing the servers and SDKs of npm (once) ...", flush=True)
+            for manifest in manifests:
+                shutil.copy(manifest, CACHE)
+            run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+    if DYNAMODB_LOCAL in dynamodbs:
+        copy_libraries(CACHE / "dynamodb-local", HERE / "dynamodb_local")
 
 
-def is_stale(made: Path, by: Path) -> bool:
-    return not made.exists() or made.stat().st_mtime < by.stat().st_mtime
+def copy_libraries(built: Path, source: Path, *goals: str, of: str = "") -> None:
+    """Have Maven copy the libraries of a folder's pom.xml, and reach other goals, once.
+
+    of: what else tells one build from another, given to Maven too. Raises `MissingToolError`.
+    """
+    sources = sorted(path for path in source.rglob("*") if path.suffix in {".xml", ".java"})
+    with made_once(built, *sources, of=of) as is_old:
+        if is_old:
+            print(f"Building {built.name}, with libraries of Maven Central (once) ...", flush=True)
+            where = [f"-Doutput={built}", f"-DoutputDirectory={built / 'libraries'}"]
+            where += [of] if of else []
+            pom = str(source / "pom.xml")
+            run("mvn", "-q", "-B", "-f", pom, *goals, "dependency:copy-dependencies", *where)
 
 
-def run(*command: str) -> None:
-    """Run a command that installs something; end this process with its output if it fails."""
-    done = subprocess.run(command, cwd=CACHE, capture_output=True, text=True, check=False)
+@contextmanager
+def made_once(home: Path, *sources: Path, of: str = "") -> Iterator[bool]:
+    """Yield whether a folder has to be made of its sources, and note that it was, if it was.
+
+    Then it is empty, or was not there. of: what it depends on besides the sources.
+    """
+    digest = hashlib.sha256(b"".join([of.encode(), *(each.read_bytes() for each in sources)]))
+    marker = home / "made-of"
+    is_old = not marker.exists() or marker.read_text("utf-8") != digest.hexdigest()
+    if is_old:
+        shutil.rmtree(home, ignore_errors=True)
+    yield is_old
+    home.mkdir(parents=True, exist_ok=True)
+    marker.write_text(digest.hexdigest(), "utf-8")
+
+
+def run(*command: str, folder: Path = CACHE) -> None:
+    """Run a command that installs something. Raises `MissingToolError` if it fails."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+        said = (done.stderr.strip() or done.stdout.strip() or "it gave no reason").splitlines()
+        raise MissingToolError(f"{' '.join(command[:4])} failed: {said[-1]}")
 
 
 @contextmanager
@@ -102,7 +131,7 @@ def dynamodb(name: str, folder: Path) -> Iterator[str]:
         command = ["node", str(program), "--port", str(port), "--createTableMs", "50"]
     else:
         main = "software.amazon.dynamodb.services.local.main.ServerRunner"
-        libraries = CACHE / "dynamodb-local"
+        libraries = CACHE / "dynamodb-local" / "libraries"
         paths = [f"-Djava.library.path={libraries}", "-cp", f"{libraries}/*"]
         command = ["java", "-Xmx256m", *paths, main, "-inMemory", "-port", str(port)]
     log = folder / "dynamodb.log"

@@ -77,10 +77,10 @@ def main() -> int:
     else:
         try:
             require_java()
+            build(given.kcl)
         except MissingToolError as error:
             print(f"No scenario was played: {error}", file=sys.stderr)
             return 2
-        build(given.kcl)
         if given.what == "ten-minutes":
             scenarios = TEN_MINUTES
     folder = Path(tempfile.mkdtemp(prefix="sparkinesis-interop-"))

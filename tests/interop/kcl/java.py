@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.interop.servers import CACHE, MissingToolError, is_stale, require, run
+from tests.interop.servers import CACHE, MissingToolError, copy_libraries, require
 
 KCL = "3.5.1"
 """The version of the KCL that is played with, unless another is named."""
@@ -34,20 +33,8 @@ def is_new_enough(version: str) -> bool:
 
 def build(version: str = KCL) -> None:
     """Compile the worker and copy its libraries, unless that was done for these sources."""
-    built = _built(version)
-    CACHE.mkdir(parents=True, exist_ok=True)
-    sources = [_SOURCE / "pom.xml", *_SOURCE.rglob("*.java")]
-    stamp = built / "stamp"
-    if not any(is_stale(stamp, source) for source in sources):
-        return
-    print(f"Building the Java worker, with the KCL {version} of Maven Central ...", flush=True)
-    shutil.rmtree(built, ignore_errors=True)
-    where = [f"-Doutput={built}", f"-DoutputDirectory={built / 'libraries'}"]
-    if version != KCL:
-        where.append(f"-Dkcl.version={version}")
-    pom = str(_SOURCE / "pom.xml")
-    run("mvn", "-q", "-B", "-f", pom, "compile", "dependency:copy-dependencies", *where)
-    stamp.touch()
+    of = "" if version == KCL else f"-Dkcl.version={version}"
+    copy_libraries(_built(version), _SOURCE, "compile", of=of)
 
 
 def command(*arguments: str, main: str = "JavaWorker", version: str = KCL) -> Sequence[str]:
