@@ -7,22 +7,23 @@ parsed as the command line, make and the examples parse them, and nothing is sta
 from __future__ import annotations
 
 import ast
-import functools
+import contextlib
 import importlib.util
+import io
 import re
+import runpy
 import shlex
-import subprocess
 import sys
+import warnings
 from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
-from sparkinesis.cli.app import app
 from sparkinesis.source.options.option_table import OPTIONS
+from tests.command import group
 from tests.documents import (
     DOCS,
     INDEX,
@@ -153,15 +154,11 @@ def _check_command(words: list[str]) -> None:
         assert program in OTHERS | {"export"}
 
 
-_COMMAND = functools.cache(typer.main.get_command)
-
-
 def _check_sparkinesis(arguments: list[str]) -> None:
-    group = _COMMAND(app)
     if arguments[0].startswith("--"):
-        assert arguments[0] in {name for param in group.params for name in param.opts}
+        assert arguments[0] in {name for param in group().params for name in param.opts}
         return
-    _check_words("sparkinesis", group, arguments)
+    _check_words("sparkinesis", group(), arguments)
 
 
 def _check_words(name: str, command: Any, arguments: list[str], parent: Any = None) -> None:
@@ -198,14 +195,19 @@ def _check_module(module: str, arguments: list[str]) -> None:
 
 @cache
 def _flags(module: str) -> set[str]:
-    answer = subprocess.run(
-        [sys.executable, "-m", module, "--help"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return set(re.findall(r"--?[a-z][a-z-]*", answer.stdout))
+    """Return the options of a module that is a program, in this process: imports are shared."""
+    answer = io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(answer),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", RuntimeWarning)  # other tests have imported it
+        patch.setattr(sys, "argv", [module, "--help"])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_module(module, run_name="__main__")
+    assert not ended.value.code
+    return set(re.findall(r"--?[a-z][a-z-]*", answer.getvalue()))
 
 
 def _check_pip(arguments: list[str]) -> None:
