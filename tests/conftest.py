@@ -55,7 +55,6 @@ _MORE = (
     "tests/hostile/test_sizes.py::test_the_largest_records",
     "tests/integration/cli/test_completion.py::test_nothing_is_completed",
     "tests/integration/cli/test_examples.py",
-    "tests/integration/cli/test_init.py::test_it_runs_on_a_local_kinesis",
     "tests/integration/cli/test_tail_and_put.py::test_a_line_that_is_too_large",
     "tests/integration/cli/test_tail_and_put.py::test_a_pipe_has_the_data_and_a_line_end_and_nothing_else[aggregated]",
     "tests/integration/cli/test_tail_and_put.py::test_lines_move_from_stream_to_stream_each_key_in_order[100000]",

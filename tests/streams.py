@@ -69,6 +69,17 @@ def create_auto(kinesis: Any, stream: str) -> str:
     return arn_of(kinesis, stream)
 
 
+def create_queue(kinesis: Any, stream: str, name: str, **attributes: Any) -> str:
+    """A queue of all records of a stream, which is made if it is not there; returns its ARN."""
+    if stream not in kinesis.list_streams()["StreamNames"]:
+        kinesis.create_stream(StreamName=stream, StreamModeDetails={"StreamMode": "ON_DEMAND"})
+    start = {"StreamARN": arn_of(kinesis, stream), "StartingPosition": {"Type": "TRIM_HORIZON"}}
+    made = kinesis.create_queue(
+        QueueName=name, StreamConfigurationList=[start], QueueAttributes=attributes
+    )
+    return str(made["QueueDescription"]["QueueARN"])
+
+
 def records_of(kinesis: Any, stream: str, shard: str) -> list[dict[str, Any]]:
     """The first page of a shard, from its oldest record."""
     iterator = kinesis.get_shard_iterator(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.documents import README, ROOT, shown, without_blocks
 from tests.snippets.collecting import How, pages, snippets
-from tests.snippets.running import GOES_ON, is_enough, pattern
+from tests.snippets.running import pattern
 
 ALL = [each for page in pages() for each in snippets(page)]
 NOT_RUN = [each for each in ALL if each.how is not How.RUN]
@@ -108,28 +108,3 @@ def test_a_line_of_dots_is_any_lines() -> None:
     assert pattern("...\nend\n").fullmatch("end\n")
     assert pattern("...\nend\n").fullmatch("a\nb\nend\n")
     assert not pattern("...\nend\n").fullmatch("a\nb\n")
-
-
-def test_a_program_that_goes_on_has_said_enough() -> None:
-    assert not is_enough("half a li", None)
-    assert is_enough("a line\n", None)
-    assert not is_enough("1\n", "1\n2\n")
-    assert is_enough("1\n2\n", "1\n2\n")
-
-
-@pytest.mark.parametrize(
-    ("text", "goes_on"),
-    [
-        ("sparkinesis run flights:app", True),
-        ("sparkinesis tail flights --key a", True),
-        ("sparkinesis tail flights --once | wc -l", False),
-        ("sparkinesis top app --stream flights --once", False),
-        ("sparkinesis put flights", False),
-        ("Application('a', 'b', handle).run()", True),
-        ("Application('a', 'b', handle).replay('trim_horizon')", False),
-        ("with Application('a', 'b').batches() as batches:", True),
-        ("with Application('a', 'b').batches(timeout=5) as batches:", False),
-    ],
-)
-def test_what_goes_on_is_known(text: str, goes_on: bool) -> None:
-    assert bool(GOES_ON.search(text)) is goes_on

@@ -99,20 +99,12 @@ def test_a_wrong_body_or_path_is_refused_in_the_callers_protocol(
     # moto takes some bodies that CloudWatch would not.
     refused = [answer for answer in answers if answer.status != 200]
     assert len(refused) >= len(BODIES) - 2
-    assert all(code_of(answer, head["content-type"]) for answer in refused)
+    codes = [code_of(answer, head["content-type"]) for answer in refused]
+    assert all(codes)
+    if caller in {"DynamoDB", "CloudWatch, JSON"}:  # SDKs send again what is an InternalFailure
+        assert {answer.status for answer in refused[:5]} == {400}
+        assert all(code.endswith("SerializationException") for code in codes[:5])
     zipped = {**head, "content-encoding": "gzip"}
     for path in (usual, "/elsewhere/x"):
         assert code_of(post(shared, service, path, b"no gzip", zipped), head["content-type"])
     assert code_of(post(shared, service, "/elsewhere/x", b"[]", head), head["content-type"])
-
-
-@pytest.mark.parametrize("caller", ["DynamoDB", "CloudWatch, JSON"])
-@pytest.mark.parametrize("body", [b"[]", b"null", b"5", b"\xff", b"[" * 5000])
-def test_a_body_that_is_no_object_is_not_passed_on(
-    shared: LocalServer, caller: str, body: bytes
-) -> None:
-    """SDKs would send it again after an InternalFailure."""
-    service, head = CALLERS[caller]
-    answer = post(shared, service, "/", body, head)
-    assert answer.status == 400
-    assert code_of(answer, JSON).endswith("SerializationException")

@@ -11,6 +11,7 @@ from tests.integration.queue.scene import REGION, VISIBILITY, Handled, QueueScen
 from tests.integration.stream.direct.raw_server import RawServer
 from tests.integration.stream.direct.raw_server import serving as serving_bytes
 from tests.scripted import Script, Scripted, serving
+from tests.streams import create_queue
 
 
 @pytest.fixture
@@ -46,19 +47,8 @@ def clock() -> ManualClock:
 def scene(clock: ManualClock) -> Iterator[QueueScene]:
     with LocalServer(clock=clock) as server:
         kinesis = server.client("kinesis", region=REGION)
-        kinesis.create_stream(StreamName="s", StreamModeDetails={"StreamMode": "ON_DEMAND"})
-        summary = kinesis.describe_stream_summary(StreamName="s")["StreamDescriptionSummary"]
-        made = kinesis.create_queue(
-            QueueName="orders",
-            StreamConfigurationList=[
-                {
-                    "StreamARN": summary["StreamARN"],
-                    "StartingPosition": {"Type": "TRIM_HORIZON"},
-                }
-            ],
-            QueueAttributes={"VisibilityTimeoutSeconds": VISIBILITY},
-        )
-        found = QueueScene(server, clock, kinesis, "s", made["QueueDescription"]["QueueARN"])
+        arn = create_queue(kinesis, "s", "orders", VisibilityTimeoutSeconds=VISIBILITY)
+        found = QueueScene(server, clock, kinesis, "s", arn)
         yield found
         server.kinesis.faults = None
         for worker in found.workers:

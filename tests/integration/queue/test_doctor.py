@@ -15,7 +15,7 @@ from tests.command import call, failure
 from tests.deploy.calls import Used, only
 from tests.integration.queue.scene import REGION
 from tests.integration.worker.test_doctor_command import Report
-from tests.streams import arn_of, put
+from tests.streams import create_queue, put
 
 HOUR = 3_600_000
 RECEIVES = {"kinesis:ReceiveQueueRecords", "kinesis:ReceiveDeadLetterQueueRecords"}
@@ -41,20 +41,10 @@ class Clinic:
         code = self.refused.get(made.operation)
         return Fault.error(code, "not for you") if code else None
 
-    def make(self, name: str, stream: str = "shop", **attributes: Any) -> str:
-        made = self.kinesis.create_queue(
-            QueueName=name,
-            StreamConfigurationList=[
-                {
-                    "StreamARN": arn_of(self.kinesis, stream),
-                    "StartingPosition": {"Type": "TRIM_HORIZON"},
-                }
-            ],
-            QueueAttributes={"VisibilityTimeoutSeconds": 30, **attributes},
-        )
-        arn: str = made["QueueDescription"]["QueueARN"]
-        self.queues.append(arn)
-        return arn
+    def make(self, name: str, **attributes: Any) -> str:
+        given = {"VisibilityTimeoutSeconds": 30, **attributes}
+        self.queues.append(create_queue(self.kinesis, "shop", name, **given))
+        return self.queues[-1]
 
     def examine(self, *options: str, queue: str = "orders") -> Report:
         place = ("--region", REGION, "--endpoint", self.server.endpoint_url)
@@ -74,8 +64,6 @@ def running() -> Iterator[Clinic]:
     clinic = Clinic()
     with clinic.server as server:
         clinic.kinesis = server.client("kinesis", region=REGION)
-        mode = {"StreamMode": "ON_DEMAND"}
-        clinic.kinesis.create_stream(StreamName="shop", StreamModeDetails=mode)
         clinic.kinesis.create_stream(StreamName="fixed", ShardCount=1)
         yield clinic
 

@@ -24,7 +24,7 @@ from sparkinesis.local import Call, Fault, LocalServer
 from tests.documents import DOCS, blocks
 from tests.pace import eventually
 from tests.postgres import running_postgres
-from tests.streams import arn_of, put_all
+from tests.streams import create_queue, put_all
 
 PAGE = DOCS / "queue-once.md"
 REGION = "eu-west-1"
@@ -44,25 +44,19 @@ class Course:
     def __init__(self, server: LocalServer) -> None:
         self._endpoint = server.endpoint_url
         self._kinesis: Any = server.client("kinesis", region=REGION)
-        mode = {"StreamMode": "ON_DEMAND"}
-        self._kinesis.create_stream(StreamName="orders", StreamModeDetails=mode)
+        # What a killed process had in hand comes again soon, and no record is given up.
+        self._arn = create_queue(
+            self._kinesis,
+            "orders",
+            "orders-totals",
+            VisibilityTimeoutSeconds=2,
+            DeadLetterConfiguration={"TargetType": "NONE"},
+        )
         entries = [
             {"Data": b"%d" % number, "PartitionKey": f"k{number % KEYS}"}
             for number in range(RECORDS)
         ]
         put_all(self._kinesis, "orders", entries)
-        start = {"Type": "TRIM_HORIZON"}
-        stream = {"StreamARN": arn_of(self._kinesis, "orders"), "StartingPosition": start}
-        made = self._kinesis.create_queue(
-            QueueName="orders-totals",
-            StreamConfigurationList=[stream],
-            # What a killed process had in hand comes again soon, and no record is given up.
-            QueueAttributes={
-                "VisibilityTimeoutSeconds": 2,
-                "DeadLetterConfiguration": {"TargetType": "NONE"},
-            },
-        )
-        self._arn = made["QueueDescription"]["QueueARN"]
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(self, program: Path) -> None:

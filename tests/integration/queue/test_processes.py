@@ -15,7 +15,7 @@ import pytest
 
 from sparkinesis.local import LocalServer
 from tests.pace import eventually
-from tests.streams import arn_of, put_all
+from tests.streams import create_queue, put_all
 
 REGION = "eu-west-1"
 
@@ -25,11 +25,7 @@ class Receivers:
 
     def __init__(self, server: LocalServer, folder: Path) -> None:
         self.kinesis: Any = server.client("kinesis", region=REGION)
-        self.kinesis.create_stream(StreamName="s", StreamModeDetails={"StreamMode": "ON_DEMAND"})
-        stream = arn_of(self.kinesis, "s")
-        start = {"StreamARN": stream, "StartingPosition": {"Type": "TRIM_HORIZON"}}
-        made = self.kinesis.create_queue(QueueName="q", StreamConfigurationList=[start])
-        self.arn: str = made["QueueDescription"]["QueueARN"]
+        self.arn = create_queue(self.kinesis, "s", "q")
         self.endpoint = server.endpoint_url
         self.file = folder / "handled"
         self.file.touch()

@@ -19,7 +19,12 @@ from sparkinesis.errors import (
     StreamNotFoundError,
 )
 from sparkinesis.local.wire.push import message
-from sparkinesis.metrics.catalogue import CALL_RETRIES, RECORDS_FETCHED, SUBSCRIPTIONS_ENDED
+from sparkinesis.metrics.catalogue import (
+    CALL_DURATION,
+    CALL_RETRIES,
+    RECORDS_FETCHED,
+    SUBSCRIPTIONS_ENDED,
+)
 from sparkinesis.metrics.tally import Tally
 from sparkinesis.source.reading.subscribed_cursor import (
     RangeSubscription,
@@ -604,17 +609,54 @@ def test_a_stop_ends_a_waiting_fetch_and_the_connection(
     assert len(script.calls) == 1
 
 
-def test_a_cursor_that_was_stopped_has_no_failure(subscribe: Subscribe, script: Script) -> None:
+@pytest.mark.parametrize(
+    ("given", "ending"),
+    [(refusal("AccessDeniedException"), "refused"), (held(records_event([1], 1)), "closed")],
+)
+def test_a_stop_during_the_call_closes_what_it_opens_and_has_no_failure(
+    subscribe: Subscribe, script: Script, tally: Tally, given: Answer, ending: str
+) -> None:
     script.gate.clear()
-    fan_out = subscribe(refusal("AccessDeniedException"))
+    fan_out = subscribe(given)
     answers: list[object] = []
     reader = threading.Thread(target=lambda: answers.append(fan_out.fetch()))
     reader.start()
     assert script.called.acquire(timeout=60)
     fan_out.stop()
+    assert counted(tally, SUBSCRIPTIONS_ENDED) == {}
     script.gate.set()
     reader.join(timeout=60)
     assert answers == [None]
+    assert ending == "refused" or script.gone.acquire(timeout=60)
+    assert counted(tally, SUBSCRIPTIONS_ENDED) == {("s", ending): 1}
+
+
+def test_each_end_is_counted_by_its_reason_and_only_refusals_are_retries(
+    subscribe: Subscribe, tally: Tally
+) -> None:
+    fan_out = subscribe(
+        refusal("LimitExceededException"),
+        refusal("InternalFailureException"),
+        begun(records_event([1], 1), exception("InternalFailureException")),
+        begun(records_event([2], 2), b"<html></html>"),
+        begun(records_event([3], 3), exception(IN_USE)),
+        refusal(IN_USE),
+        begun(records_event([4], 4)),
+        held(records_event([5], 5)),
+    )
+    assert [numbers(fan_out) for _ in range(5)] == [[1], [2], [3], [4], [5]]
+    assert counted(tally, SUBSCRIPTIONS_ENDED) == {
+        ("s", "refused"): 3,
+        ("s", "broken"): 2,
+        ("s", "taken over"): 1,
+        ("s", "expired"): 1,
+    }
+    failed = {
+        ("s", "SubscribeToShard", "throttled"): 1,
+        ("s", "SubscribeToShard", "retryable"): 2,
+    }
+    assert counted(tally, CALL_RETRIES) == failed
+    assert counted(tally, CALL_DURATION) == {**failed, ("s", "SubscribeToShard", "ok"): 5}
 
 
 def last_page(*numbers: int, **more: str) -> Answer:

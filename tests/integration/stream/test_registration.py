@@ -171,15 +171,6 @@ def test_too_many_calls_are_not_too_many_consumers(
     assert "/consumer/c:" in register()
 
 
-def test_one_that_never_gets_active(
-    server: LocalServer, register: Register, clock: ManualClock
-) -> None:
-    server.kinesis.consumer_delay_ms = 10_000_000
-    with pytest.raises(ServiceError, match=r"'c' of stream 's' .* is CREATING after 120 seconds"):
-        register(give_up_after=120)
-    assert clock() <= START_MS + 120_000
-
-
 def test_one_that_can_never_be_registered(server: LocalServer, register: Register) -> None:
     fault = Fault.error("LimitExceededException")
     server.kinesis.faults = Failing("RegisterStreamConsumer", then=fault)

@@ -123,9 +123,9 @@ def test_what_is_not_checkpointed_comes_again_after_a_crash(
     assert seen.calls in ([], ["initialize", "initialize", *last])
 
 
-def test_a_crash_after_the_last_record(way: tuple[Seen, Application], run_application: Run) -> None:
-    seen, app = way
-    run_application(app, LETTERS, crash_after=3)
+def test_a_crash_after_the_last_record(run_application: Run) -> None:
+    seen = Seen()
+    run_application(application(seen.by_function), LETTERS, crash_after=3)
     assert seen.data == [b"a", b"b", b"c"] * 2
 
 
