@@ -6,16 +6,15 @@ In Spark's place stands a session whose jobs run nothing: they last until they a
 from __future__ import annotations
 
 import math
-import os
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar
+from unittest.mock import patch
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -290,8 +289,8 @@ def test_a_fleet_whose_thread_cannot_begin_leaves_nothing_open(
         real_start(thread)
 
     real_start = threading.Thread.start
-    with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", start)
+    with monkeypatch.context() as within:
+        within.setattr(threading.Thread, "start", start)
         Tallies.opened.clear()
         with pytest.raises(RuntimeError, match="new thread"):
             make(spark, 1, options, metrics=(Tallies(),))
@@ -501,9 +500,8 @@ def test_an_interrupt_while_waiting_cancels_no_jobs(spark: Any) -> None:
     before = signal.signal(signal.SIGINT, cancel_all_jobs)
     fleet = make(spark)
     try:
-        # Once it waits, or it would be the handler of before that is called.
         with (
-            interrupted_when(lambda: signal.getsignal(signal.SIGINT) is not cancel_all_jobs),
+            patch.object(fleet._supervisor, "wait_until", interrupt),
             pytest.raises(KeyboardInterrupt),
         ):
             fleet.await_termination(PATIENCE)
@@ -514,24 +512,9 @@ def test_an_interrupt_while_waiting_cancels_no_jobs(spark: Any) -> None:
     assert cancelled == []
 
 
-@contextmanager
-def interrupted_when(condition: Callable[[], bool]) -> Iterator[None]:
-    """Send Ctrl-C within the block once the condition holds."""
-    left = threading.Event()
-
-    def interrupt() -> None:
-        while not condition():
-            if left.wait(0.01):
-                return
-        os.kill(os.getpid(), signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        yield
-    finally:
-        left.set()
-        thread.join(PATIENCE)
+def interrupt(*_: object) -> None:
+    """Press Ctrl-C."""
+    signal.raise_signal(signal.SIGINT)
 
 
 def test_at_exit_a_fleet_is_shut_down(spark: Any) -> None:

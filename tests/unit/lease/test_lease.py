@@ -113,17 +113,6 @@ def test_every_attribute_of_a_table_of_kcl_3_is_read() -> None:
     assert [decode_lease(row) for row in COORDINATION] == [None] * len(COORDINATION)
 
 
-def test_the_real_rows_of_coordination_are_no_leases() -> None:
-    items = [
-        {**item, "leaseKey": next(iter(item.values()))}
-        for name, table in tables().items()
-        if name != "japp"
-        for item in table["Items"]
-    ]
-    assert len(items) >= 3
-    assert [decode_lease(item) for item in items] == [None] * len(items)
-
-
 @pytest.mark.parametrize(
     "kind", ["STREAM", "LEADER", "CLIENT_VERSION_MIGRATION", "WORKER_METRIC_STATS", "new"]
 )

@@ -389,4 +389,4 @@ def test_a_plan_for_many_workers_is_quick() -> None:
         assert plan(rows, workers(*names))
         return time.process_time() - began
 
-    assert min(seconds(400) for _ in range(3)) < 12 * min(seconds(100) for _ in range(3))
+    assert min(seconds(200) for _ in range(3)) < 12 * min(seconds(50) for _ in range(3))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparkinesis.lease.assignment.coordination import SeenRows, seen_in
 from sparkinesis.lease.assignment.coordinator_state import LeaderLock
 from sparkinesis.lease.table.rows import KnownRows, read_rows
-from tests.kcl import COORDINATION, KCL_3, recorded
+from tests.kcl import KCL_3, recorded
 
 JAVAS = recorded("kcl-3.5.1-several-streams.json")["Items"]
 
@@ -18,16 +18,6 @@ def test_the_rows_of_a_java_fleet_come_with_its_leases() -> None:
     assert seen.version is not None
     assert seen.version.now.name == "CLIENT_VERSION_3X"
     assert len(scan.leases) + 3 == len(JAVAS)
-
-
-def test_rows_of_streams_and_of_versions_to_come_are_left_out() -> None:
-    later = {"leaseKey": {"S": "x"}, "entityType": {"S": "NEW"}, "lut": {"N": "1"}}
-    scan = read_rows([*COORDINATION, later])
-    assert len(scan.coordination) == len(COORDINATION) + 1
-    seen = seen_in(scan.coordination)
-    assert [one.worker_id for one in seen.stats] == ["worker-1"]
-    assert seen.lock is not None
-    assert seen.version is not None
 
 
 def test_a_table_of_leases_alone_has_none() -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from sparkinesis.errors import InconsistentShardsError, LeaseTableError, OptionError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.lease.lease import Lease, encode_lease
+from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.moving.conversion import (
     Conversion,
     is_same,
@@ -34,32 +34,8 @@ ROWS = [
 ]
 
 
-def plan(*leases: Lease, to_several: bool = True) -> Conversion:
-    return plan_conversion(leases, WEB, SHARDS, CREATED_MS, to_several=to_several)
-
-
-def test_a_new_row_has_the_other_key_and_no_owner() -> None:
-    first, second = ROWS
-    found = plan(second, first)
-    assert found.leases == (first, second)
-    item = {**encode_lease(first), "checkpointOwner": {"S": "v"}, "note": {"S": "x"}}
-    new = found.new_item(item, first)
-    assert new["leaseKey"] == {"S": f"{WEB}:shardId-1"}
-    assert (new["streamName"], new["shardId"]) == ({"S": str(WEB)}, {"S": "shardId-1"})
-    assert not {"leaseOwner", "checkpointOwner"} & new.keys()
-    kept = {
-        "checkpoint",
-        "checkpointSubSequenceNumber",
-        "startingHashKey",
-        "note",
-        "leaseTimestamp",
-    }
-    assert {name: new[name] for name in kept} == {name: item[name] for name in kept}
-    back = plan(first.in_stream(WEB), to_several=False)
-    again = back.new_item({**new, "convertedTo": {"S": "x"}}, back.leases[0])
-    assert again == {
-        name: item[name] for name in item if name not in {"leaseOwner", "checkpointOwner"}
-    }
+def plan(*leases: Lease) -> Conversion:
+    return plan_conversion(leases, WEB, SHARDS, CREATED_MS, to_several=True)
 
 
 @pytest.mark.parametrize(

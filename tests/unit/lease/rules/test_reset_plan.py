@@ -89,17 +89,6 @@ def test_to_latest_a_closed_shard_whose_parents_have_no_leases_needs_none() -> N
     assert [move.key for move in moves] == ["2", "3"]
 
 
-def test_to_the_oldest_record_all_shards_parents_first() -> None:
-    closed = lease("1", SHARD_END, "3")
-    moves = plan_reset([closed], SHARDS, pos.TRIM_HORIZON, NOW)
-    assert [(move.key, move.at, move.timestamp_ms) for move in moves] == [
-        (key, esn(TRIM_HORIZON), None) for key in "0123"
-    ]
-    assert [move.lease for move in moves] == [None, closed, None, None]
-    assert moves[0].create == new_lease(ROOT, pos.TRIM_HORIZON, made_ms=NOW)
-    assert moves[1].create is None
-
-
 def test_to_an_instant() -> None:
     moves = plan_reset([], SHARDS, pos.AtTimestamp(NOW), NOW)
     assert [(move.key, move.at, move.timestamp_ms) for move in moves] == [
@@ -134,13 +123,6 @@ def test_to_latest_all_generations_without_leases_are_finished() -> None:
         ("3", True),
         ("0", True),
     ]
-
-
-def test_to_latest_a_closed_shard_that_knows_its_children_is_read_no_more_either() -> None:
-    """Its reader had stored them, and not its last checkpoint yet."""
-    closed = lease("1", "5", "3")
-    moves = plan_reset([closed], SHARDS, pos.LATEST, NOW)
-    assert moves[-1] == LeaseReset("1", esn(SHARD_END), lease=closed, child_ids=("3",), now_ms=NOW)
 
 
 @pytest.mark.parametrize("to", [pos.LATEST, pos.TRIM_HORIZON, pos.AtTimestamp(1)])

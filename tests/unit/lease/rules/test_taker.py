@@ -118,15 +118,6 @@ def test_liveness_is_a_counter_that_moves() -> None:
     assert observe(moved, [], 17, ME) == {}
 
 
-def test_a_handoff_is_timed_from_the_owners_and_not_from_the_counter() -> None:
-    row = lease("s", "victim")
-    seen = observe({}, [row], 10, ME)
-    asked = replace(row, owner=ME, checkpoint_owner="victim")
-    seen = observe(seen, [asked], 12, ME)
-    seen = observe(seen, [replace(asked, counter=5)], 20, ME)
-    assert (seen["s"].since, seen["s"].owners_since, seen["s"].foreign_renewals) == (20, 12, 0)
-
-
 # Taking
 
 
@@ -457,17 +448,6 @@ def test_a_lease_that_was_taken_in_the_middle_of_my_handing_it_over_has_no_impos
         takes = plan_takes(rows, seen, ME, look, SETTINGS, rng=random.Random(1))
         assert takes.duplicate_worker_leases == ()
     assert takes.need == 1
-
-
-def test_my_own_renewals_are_no_impostors() -> None:
-    seen: dict[str, Observation] = {}
-    for look in range(5):
-        seen = observe(seen, [lease("s", ME, counter=look)], look, ME, held={"s"})
-    # Lost since, with a last renewal that the scan before did not show yet.
-    rows = [lease("s", ME, counter=5)]
-    seen = observe(seen, rows, 6, ME)
-    takes = plan_takes(rows, seen, ME, 6 + F, SETTINGS, rng=random.Random(1))
-    assert (takes.duplicate_worker_leases, keys(takes.adopt)) == ((), {"s"})
 
 
 # Fleets

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from sparkinesis.errors import DeadLetterError
@@ -94,35 +93,6 @@ def test_what_is_no_letter_says_what_it_lacks(spoil: str) -> None:
     }[spoil]
     with pytest.raises(NotADeadLetterError, match=why):
         summary(wrong)
-
-
-def test_letters_come_in_the_order_in_which_their_records_were_put(tmp_path: Path) -> None:
-    for number in (10, 9):
-        store(tmp_path, batch_of(number))
-    store(tmp_path, packed(9))
-    store(tmp_path, batch_of(1), STREAM_ID)
-    (tmp_path / "notes.parquet").write_text("no parquet")
-    pq.write_table(pa.table({"n": [1]}), tmp_path / "other.parquet")
-    found = DeadLetters.at(str(tmp_path)).contents()
-    firsts = [(letter.about.stream_id, str(letter.about.first)) for letter in found.letters]
-    assert firsts == [(None, "9:0"), (None, "9:1"), (None, "10:0"), (STREAM_ID, "1:0")]
-    assert found.unreadable.keys() == {"notes.parquet", "other.parquet"}
-    assert (
-        "it is not a dead letter of user records: it has no column"
-        in found.unreadable["other.parquet"]
-    )
-
-
-def test_one_file_may_be_named(tmp_path: Path) -> None:
-    for number in (7, 8):
-        store(tmp_path, batch_of(number))
-    file = sorted(tmp_path.glob("*.parquet"))[1]
-    place = DeadLetters.at(str(file))
-    (letter,) = place.contents().letters
-    assert (letter.file, str(letter.about.first)) == (file.name, "8:0")
-    assert place.rows(letter).num_rows == 1
-    with pytest.raises(DeadLetterError, match="There is no directory or file"):
-        DeadLetters.at(str(tmp_path / "nowhere"))
 
 
 @pytest.mark.parametrize("delete", [False, True])

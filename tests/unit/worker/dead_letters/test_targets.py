@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from sparkinesis.errors import OptionError, SinkUnavailableError
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.batch import make_batch
-from sparkinesis.worker.dead_letters.stored import NotADeadLetterError, summary
+from sparkinesis.worker.dead_letters.stored import summary
 from sparkinesis.worker.dead_letters.targets import (
     DeadLetterDirectory,
     DeadLetterStream,
@@ -70,52 +69,6 @@ def test_an_error_of_any_length_leaves_a_file_that_can_be_read(tmp_path: Path) -
     told = pq.read_table(path).schema.metadata[b"error"]
     assert told.startswith(b"ValueError: begin")
     assert told.endswith(b"end"), "the ends tell most"
-
-
-def test_a_file_tells_when_and_where_it_failed(tmp_path: Path) -> None:
-    def fail() -> None:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no") as caught:
-        fail()
-    at = datetime(2026, 11, 21, 8, 30, 0, 125_000, timezone.utc)
-    DeadLetterDirectory(tmp_path, clock=at.timestamp)(failed(caught.value))
-    told = summary(stored(tmp_path))
-    assert (told.failed_at, told.application, told.stream) == (at, "app", "s")
-    assert (told.shard_id, told.records) == (SHARD, 1)
-    assert told.first.sequence_number == told.last.sequence_number == NUMBER
-    assert told.traceback is not None
-    assert "in fail\n" in told.traceback
-
-
-def test_a_file_of_an_older_version_is_a_dead_letter_too() -> None:
-    rows = pa.Table.from_batches([failed().batch.to_arrow()])
-    told = summary(rows.replace_schema_metadata({"error": "E: x", "application": "app"}))
-    assert (told.error, told.application) == ("E: x", "app")
-    assert (told.failed_at, told.traceback) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("table", "why"),
-    [
-        (pa.table({"n": [1]}), "no column 'stream'"),
-        (pa.Table.from_batches([failed().batch.to_arrow()]).slice(0, 0), "no rows"),
-        (
-            pa.table(
-                {
-                    "stream": ["s"],
-                    "shardId": [SHARD],
-                    "sequenceNumber": ["x"],
-                    "subSequenceNumber": [0],
-                }
-            ),
-            "x:0 is not the position of a record",
-        ),
-    ],
-)
-def test_another_table_is_no_dead_letter(table: pa.Table, why: str) -> None:
-    with pytest.raises(NotADeadLetterError, match=why):
-        summary(table)
 
 
 def test_the_longest_names_make_a_file_name_that_file_systems_take(tmp_path: Path) -> None:

@@ -106,49 +106,6 @@ def records_of(*shards: Shard, timeout: float | None = None, **of: Any) -> Recor
     return RecordLoop("app", Delivering(*shards, **of), timeout)
 
 
-def test_a_batch_is_processed_once_the_loop_has_asked_again() -> None:
-    shard = Shard(batch_of(1, 2), batch_of(3), batch_of(4))
-    seen: list[tuple[list[str], list[list[str]]]] = []
-    with loop_over(shard) as batches:
-        seen.extend((numbers(batch), list(shard.processed)) for batch in batches)
-    assert seen == [
-        (["1", "2"], []),
-        (["3"], [["1", "2"]]),
-        (["4"], [["1", "2"], ["3"]]),
-    ]
-    assert shard.processed == [["1", "2"], ["3"], ["4"]]
-    assert shard.dropped == []
-
-
-@pytest.mark.parametrize("error", [None, LookupError("of the program")])
-def test_the_batch_at_which_a_loop_is_left_comes_again(error: Exception | None) -> None:
-    shard = Shard(batch_of(1), batch_of(2), batch_of(3))
-
-    def leave_at_2() -> None:
-        with loop_over(shard) as batches:
-            for batch in batches:
-                if numbers(batch) == ["2"]:
-                    if error is not None:
-                        raise error
-                    break
-
-    if error is None:
-        leave_at_2()
-    else:
-        with pytest.raises(LookupError):
-            leave_at_2()
-    assert (shard.processed, shard.dropped) == ([["1"]], [["2"]])
-
-
-def test_a_batch_that_comes_as_its_loop_is_left_comes_again() -> None:
-    """Ctrl-C meets the loop between the worker's offer and the batch."""
-    shard = Shard(batch_of(1))
-    with loop_over(shard) as batches:
-        asked = batches._ask()
-        assert asked.result(60) is not None
-    assert (shard.processed, shard.dropped) == ([], [["1"]])
-
-
 def test_a_batch_that_waits_as_its_loop_is_left_comes_again_and_the_worker_shuts_down() -> None:
     first, second = Shard(batch_of(1)), Shard(batch_of(2))
     worker = Delivering(first, second, stays=True)
@@ -277,20 +234,12 @@ def test_sigterm_ends_the_loop_after_the_batch_that_it_is_at() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_loop_is_begun_once_and_iterated_once_in_its_block() -> None:
+def test_a_loop_has_its_worker_within_its_block() -> None:
     batches = loop_over(stays=True)
-    with pytest.raises(ProcessorError, match=r"with application\.batches\(\) as batches"):
-        iter(batches)
     with pytest.raises(ProcessorError, match="it needs a block"):
         _ = batches.worker
-    with batches:
-        assert iter(batches) is batches
-        with pytest.raises(ProcessorError, match="Another loop iterates the batches of app"):
-            iter(batches)
-        with pytest.raises(ProcessorError, match="The loop over app has begun already"):
-            batches.__enter__()
-    with pytest.raises(ProcessorError, match="has begun already"), batches:
-        pytest.fail("the worker has ended")
+    with batches, pytest.raises(ProcessorError, match="The loop over app has begun already"):
+        batches.__enter__()
 
 
 def test_a_worker_that_cannot_be_made_leaves_nothing_behind() -> None:
@@ -400,15 +349,6 @@ def run(loop: Any, then: Callable[[Any], object]) -> list[Any]:
         return got
 
     return asyncio.run(main())
-
-
-def test_a_loop_in_a_coroutine_hears_the_same() -> None:
-    shard = Shard(batch_of(1), batch_of(2))
-    seen: list[int] = []
-    got = run(loop_over(shard), lambda _: seen.append(len(shard.processed)))
-    assert [numbers(batch) for batch in got] == [["1"], ["2"]]
-    assert seen == [0, 1]
-    assert shard.processed == [["1"], ["2"]]
 
 
 def test_a_loop_in_a_coroutine_ends_after_its_timeout_and_loses_nothing() -> None:

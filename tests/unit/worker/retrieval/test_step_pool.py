@@ -116,7 +116,7 @@ def test_steps_of_one_work_never_overlap(pool: StepPool) -> None:
         time.sleep(0.001)
         runs += 1
         inside -= 1
-        return math.inf if runs < 50 else None
+        return math.inf if runs < 20 else None
 
     step = pool.new_work(run)
     step.start()

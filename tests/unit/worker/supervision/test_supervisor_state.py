@@ -137,15 +137,6 @@ def test_what_a_killed_process_of_a_queue_had_in_hand_comes_again() -> None:
     assert note == f"{KILLED}. Another process takes its place in 0.5 s; {again}"
 
 
-def test_processes_are_killed_once_an_orderly_end_has_taken_too_long() -> None:
-    program = running(1)
-    supervised = replace(SUPERVISED, closes_within=7.0)
-    program.state = replace(program.state, supervised=supervised).shut_down(WITHIN)
-    assert program.act() == (SendShutDown("w-0"),)
-    assert program.act(WITHIN + 7.0 + RULES.lost_after - 0.1) == ()
-    assert program.act(0.2) == (Cancel(1, at_once=True),)
-
-
 def test_the_waits_grow_while_a_process_dies_again_and_again() -> None:
     program, waits = running(1, replace(RULES, phase=0.5)), []
     for job in range(1, 9):

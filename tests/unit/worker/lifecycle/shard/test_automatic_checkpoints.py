@@ -47,16 +47,6 @@ class Automatic(Shard):
         return [len(batch) for batch in self.given]
 
 
-def test_without_an_option_there_are_none() -> None:
-    shard = Automatic(Retry(), takes=1000.0)
-    shard.add(*range(1, 1000))
-    shard.step_all()
-    shard.deliverer.automatic.write()
-    assert shard.held.places == []
-    assert shard.due_in() is None
-    assert shard.sizes == [999]
-
-
 def test_each_so_many_records_are_checkpointed_however_large_the_batches() -> None:
     shard = Automatic(Retry(), checkpoint_records=4)
     shard.add(1, 2, 3)

@@ -244,18 +244,6 @@ def test_a_shard_that_is_gone_has_ended(service: Service, caplog: pytest.LogCapt
     assert len(service.opened) == 1
 
 
-def test_the_end_comes_with_the_last_records_and_tells_the_children(service: Service) -> None:
-    reading = batcher(service)
-    service.pages = [page(record(1), end=True)]
-    assert take(reading) == [b"1"]
-    assert reading.end is not None
-    assert [child.id for child in reading.end.children] == ["shardId-000000000001"]
-    assert service.stopped == 1
-    # A processor that resets its shard reads it again.
-    reading.begin(TRIM_HORIZON)
-    assert reading.end is None
-
-
 def test_what_follows_a_shard_is_no_older_than_its_last_record(service: Service) -> None:
     """That the end is seen late, and that silence came before it, say nothing of the children."""
     reading = batcher(service)
@@ -273,15 +261,6 @@ def test_what_follows_a_shard_is_no_older_than_the_checkpoint_behind_which_nothi
     service.pages = [page(record(1, age_s=5), end=True)]
     assert take(reading) == []
     assert reading.shard_end == ShardEnd(NOW_MS, NOW_MS - 5000 - CLOCK_MARGIN_MS)
-
-
-def test_a_page_that_is_too_old_is_left_for_the_bound(service: Service) -> None:
-    reading = batcher(service, skip_older_than=60.0)
-    service.pages = [page(record(1, age_s=100), record(2, age_s=60.001))]
-    assert take(reading) is None
-    service.pages = [page(record(3, age_s=61), record(4, age_s=60), record(5))]
-    assert take(reading) == [b"4", b"5"]
-    assert service.opened[-1] == (AtTimestamp(NOW_MS - 60_000), False)
 
 
 def test_a_jump_does_not_go_back(service: Service) -> None:
@@ -353,17 +332,6 @@ def test_once_ended_nothing_is_taken_and_nothing_opened(service: Service) -> Non
     reading.begin(TRIM_HORIZON)
     assert take(reading) is None
     assert len(service.opened) == 1
-
-
-def test_a_page_grows_old_while_it_waits(service: Service) -> None:
-    reading = batcher(service, skip_older_than=60.0)
-    service.pages = [page(record(1, age_s=50), record(2, age_s=40), waited=15.0)]
-    assert take(reading) == [b"2"]
-    service.pages = [page(record(3, age_s=50), waited=15.0)]
-    assert take(reading) is None
-    service.pages = []
-    take(reading)
-    assert service.opened[-1] == (AtTimestamp(NOW_MS + 15_000 - 60_000), False)
 
 
 @pytest.mark.parametrize(
@@ -666,18 +634,6 @@ def test_the_part_of_a_page_that_waits_is_as_old_as_its_first_record(service: Se
     batch = reading.take()
     assert batch
     assert reading.waiting_since == WORKER_CLOCK - (100 - len(batch))
-
-
-def test_records_that_expired_before_the_first_one_are_told(
-    service: Service, caplog: pytest.LogCaptureFixture
-) -> None:
-    old = WantedRecords(AtTimestamp(NOW_MS - 2 * 86_400_000))
-    service.listed = [Shard(SHARD, ())]
-    reading = batcher(service, unread=old)
-    service.pages = [page(record(5))]
-    assert take(reading) == [b"5"]
-    assert "has expired" in caplog.text
-    assert "Resuming with the oldest record kept" in caplog.text
 
 
 @pytest.mark.parametrize("end", [False, True])

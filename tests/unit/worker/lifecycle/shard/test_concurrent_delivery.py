@@ -7,17 +7,14 @@ import random
 import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from concurrent.futures import CancelledError
 from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import patch
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError, ProcessorError
+from sparkinesis.errors import LeaseLostError
 from sparkinesis.events import BatchAction, BatchFailed, DeadLettersStored, RecordsSkipped
 from sparkinesis.lease.held import HeldLease
 from sparkinesis.stream.page import Record
@@ -171,18 +168,6 @@ def test_a_checkpoint_covers_the_unbroken_run_of_what_is_done() -> None:
     assert shard.held.places == ["3"]
 
 
-def test_while_a_checkpoint_fails_nothing_more_begins() -> None:
-    shard = Beside(Retry(), checkpoint_records=1, task_backoff=2.0)
-    shard.process(batch_of(_1="a", _2="b", _3="c"))
-    shard.end("1")
-    away = LeaseTableUnavailableError("away")
-    with patch.object(shard.held, "checkpoint", side_effect=away):
-        assert shard.process() == Next(2.0)
-    assert shard.begun == ["1", "2"]
-    assert shard.process() == Next(IDLE)
-    assert (shard.begun, shard.held.places) == (["1", "2", "3"], ["1"])
-
-
 def test_a_record_that_fails_is_tried_again_in_its_time_and_holds_up_its_key_alone() -> None:
     shard = Beside(Retry(base=4.0))
     shard.process(batch_of(_1="a", _2="a", _3="b", _4="b"))
@@ -298,28 +283,6 @@ def test_a_shard_that_is_stopped_waits_for_its_calls_and_begins_no_other() -> No
     assert shard.process() == Next()
     assert [*stopped_by, shard.deliverer.stopped_by] == [None, error]
     assert shard.begun == ["1", "2"]
-
-
-def test_a_mistake_in_the_program_ends_the_worker() -> None:
-    shard = Beside(Skip())
-    shard.process(batch_of(_1="a"))
-    shard.end("1", error=ProcessorError("a coroutine"))
-    with pytest.raises(ProcessorError):
-        shard.process()
-    assert shard.may_checkpoint() == "TRIM_HORIZON"
-
-
-@pytest.mark.parametrize("is_ending", [False, True])
-def test_a_call_that_is_cancelled_is_no_failure_only_while_the_shard_is_left(
-    *, is_ending: bool
-) -> None:
-    shard = Beside(Retry(base=1.0))
-    shard.process(batch_of(_1="a"))
-    shard.held.held = not is_ending
-    shard.end("1", error=CancelledError())
-    assert shard.deliverer.settle()
-    assert len(shard.told.of(BatchFailed)) == int(not is_ending)
-    assert shard.may_checkpoint() == "TRIM_HORIZON"
 
 
 def test_a_store_that_refuses_the_token_ends_the_lease() -> None:

@@ -68,17 +68,6 @@ def test_a_retry_waits_its_time_and_no_less() -> None:
     assert shard.may_checkpoint() == "2:0"
 
 
-def test_the_count_of_failures_begins_anew_with_each_batch() -> None:
-    shard = Shard(Retry(base=1.0), "1", "2")
-    for n in (1, 2):
-        shard.add(n)
-    assert shard.deliverer.deliver() == 1.0
-    shard.processor.bad.remove("1")
-    shard.setting.now += 1.0
-    assert shard.deliverer.deliver() == 0.0
-    assert shard.deliverer.deliver() == 1.0
-
-
 @pytest.mark.parametrize("last_is_bad", [False, True])
 def test_one_that_is_left_behind_a_checkpoint_is_tried_alone(*, last_is_bad: bool) -> None:
     taken: list[str] = []
@@ -108,15 +97,6 @@ def test_halves_are_not_tried_as_often_as_the_whole() -> None:
         waits.append(shard.deliverer.deliver())
         shard.setting.now += waits[-1]
     assert shard.given == [["1", "2"]] * 3 + [["1"], ["2"]]
-
-
-def test_an_empty_batch_that_fails_is_given_up_without_a_letter() -> None:
-    letters: list[Any] = []
-    shard = Shard(DeadLetter(letters.append), "empty")
-    shard.add()
-    shard.step_all()
-    assert shard.given == [[]]
-    assert not letters
 
 
 def test_a_refusing_target_is_asked_again_ever_more_slowly_and_the_processor_is_not() -> None:
@@ -185,18 +165,6 @@ def test_a_checkpoint_that_is_refused_is_no_fault_of_the_records(
     assert shard.given == [["1", "2"]] * 3
     assert actions == [BatchAction.WAIT] * 2
     assert shard.deliverer.stopped_by is None
-    assert not shard.deliverer
-
-
-def test_a_reset_drops_what_is_left_even_if_the_call_fails() -> None:
-    shard = Shard(Stop(), "1")
-    shard.add(1)
-    shard.add(2)
-    shard.processor.then = lambda _, checkpointer: checkpointer.reset("TRIM_HORIZON")
-    assert shard.deliverer.deliver() == 0.0
-    assert shard.deliverer.stopped_by is None
-    assert shard.checkpointer.take_reset() is not None
-    shard.deliverer.clear()
     assert not shard.deliverer
 
 
@@ -541,14 +509,6 @@ def test_while_an_automatic_checkpoint_fails_nothing_more_is_delivered() -> None
         shard.process()
 
 
-def test_a_step_takes_one_page_though_that_is_empty() -> None:
-    """Between two steps, the consumer finds out whether it is to end."""
-    shard, taken = with_pages()
-    taken.batches = [batch_of(), batch_of(7)]
-    assert shard.process() == Next()
-    assert len(taken.batches) == 1
-
-
 def test_a_step_takes_a_page_only_when_the_one_before_is_done() -> None:
     shard, taken = with_pages(Retry(base=0.5), "7")
     taken.batches, taken.last_ends = [batch_of(7), batch_of(8)], True
@@ -635,54 +595,6 @@ def test_after_a_reset_a_failure_permits_no_checkpoint_of_what_is_to_come_again(
     assert shard.may_checkpoint() == "TRIM_HORIZON"
 
 
-def test_what_came_before_a_failure_may_still_be_checkpointed() -> None:
-    shard = Shard(Retry(base=1.0), "3")
-    shard.add(1, 2)
-    shard.add(3)
-    shard.deliverer.deliver()
-    shard.deliverer.deliver()
-    assert shard.may_checkpoint() == "2:0"
-
-
-def test_records_before_a_reset_do_not_count_towards_a_checkpoint() -> None:
-    shard, _ = with_pages(checkpoint_records=3)
-    shard.add(7, 8)
-    shard.deliverer.deliver()
-    shard.checkpointer.reset("TRIM_HORIZON")
-    shard.process()
-    shard.add(1, 2)
-    shard.step_all()
-    assert shard.given == [["7", "8"], ["1", "2"]]
-    shard.processing.checkpoint_meanwhile()
-    assert shard.held.places == ["TRIM_HORIZON"]
-
-
-def test_a_batch_is_cut_where_a_checkpoint_is_due_and_its_rest_comes_next() -> None:
-    shard = Shard(Retry(), checkpoint_records=2)
-    shard.add(1, 2, 3, 4, 5)
-    shard.add(6)
-    while shard.deliverer:
-        shard.deliverer.deliver()
-        shard.processing.checkpoint_meanwhile()
-    assert shard.given == [["1", "2"], ["3", "4"], ["5"], ["6"]]
-    assert shard.held.places == ["2", "4", "6"]
-
-
-def test_what_is_cut_off_does_not_come_twice_if_the_first_part_fails() -> None:
-    letters: list[str] = []
-    target = DeadLetter(
-        lambda failed: letters.extend(r.sequence_number for r in failed.batch.records)
-    )
-    shard = Shard(Retry(1, then=target), "1", checkpoint_records=1)
-    shard.add(1, 2, 3)
-    assert shard.deliverer.deliver() == 0.0
-    assert letters == ["1"]
-    while shard.deliverer:
-        shard.processing.checkpoint_meanwhile()
-        shard.deliverer.deliver()
-    assert shard.given == [["1"], ["2"], ["3"]]
-
-
 def test_what_a_prepared_checkpoint_has_covered_is_in_no_failure() -> None:
     """It was fetched before the checkpoint was committed."""
     events = Told()
@@ -709,23 +621,6 @@ def test_packed_records_are_unpacked_once_and_into_the_form_that_is_asked_for() 
     shard.step_all()
     assert shard.given == [["7", "7"]]
     assert batch._rows._columns is None
-
-
-def test_the_time_of_an_automatic_checkpoint_counts_from_the_start_of_the_call() -> None:
-    shard = Shard(Skip(), "8", checkpoint_seconds=9.0)
-
-    def take_time(*_: object) -> None:
-        shard.setting.now += 2.0
-
-    shard.processor.then = take_time
-    shard.add(7)
-    shard.deliverer.deliver()
-    assert shard.processing.checkpoint_meanwhile() == 7.0
-    shard.setting.now += 7.0
-    assert shard.processing.checkpoint_meanwhile() == IDLE
-    shard.add(8)
-    shard.deliverer.deliver()
-    assert shard.processing.checkpoint_meanwhile() == 9.0, "from the moment when it is given up"
 
 
 @pytest.mark.parametrize(("bad", "failures"), [([], 0), (["7"], 0), (["7"], 1)])
@@ -812,16 +707,6 @@ def test_what_is_dropped_is_in_no_front() -> None:
     assert [*oldest, shard.deliverer.calls.oldest_at] == [990.0, None]
 
 
-def test_what_a_prepared_checkpoint_has_covered_is_in_no_front() -> None:
-    shard = Shard(Retry(base=1.0), "20", held=Held("1", "20:0"))
-    shard.deliverer.add(batch_of(20), 990.0)
-    shard.setting.now += shard.deliverer.deliver()
-    shard.checkpointer.commit_pending()
-    assert shard.deliverer.deliver() == 0.0
-    assert shard.deliverer.front is None
-    assert shard.deliverer.calls.oldest_at is None
-
-
 def test_a_failure_is_a_repetition_until_a_call_succeeds() -> None:
     events = Told()
     shard = Shard(Retry(base=1.0), "1", "3", publish=events)
@@ -859,25 +744,6 @@ def test_a_call_that_is_cancelled_is_no_failure_only_while_the_shard_is_left(
     assert len(events.of(BatchFailed)) == int(not is_ending)
 
 
-def test_a_store_that_refuses_the_token_ends_the_lease() -> None:
-    events = Told()
-    shard = Shard(Skip(), publish=events)
-
-    def refuse(*_: object) -> None:
-        raise LeaseLostError("a newer token has written")
-
-    shard.processor.then = refuse
-    shard.add(7)
-    assert shard.deliverer.deliver() == 0.0
-    assert not shard.held.held
-    (failed,) = events.of(BatchFailed)
-    assert failed.action is BatchAction.RELEASE
-    other = Shard(Skip(), "8")
-    other.add(8)
-    other.deliverer.deliver()
-    assert other.held.held, "any other error does not"
-
-
 def test_a_letter_names_its_records_and_where_they_come_from() -> None:
     letters: list[FailedRecords] = []
     events = Told()
@@ -907,12 +773,3 @@ def test_a_letter_names_its_records_and_where_they_come_from() -> None:
     shard.add(8)
     shard.deliverer.deliver()
     assert letters[-1].stream_id is None
-
-
-def test_a_record_that_is_skipped_is_told_of() -> None:
-    events = Told()
-    shard = Shard(Skip(), "8", publish=events)
-    shard.add(8)
-    shard.step_all()
-    (skipped,) = events.of(RecordsSkipped)
-    assert (skipped.records, skipped.first, skipped.last) == (1, "8:0", "8:0")

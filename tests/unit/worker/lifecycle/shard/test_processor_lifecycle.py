@@ -103,17 +103,6 @@ def test_before_a_lease_is_released_the_processor_is_asked_and_then_checkpointed
     assert [one.metric for one in end.tally.series()] == ["shutdown.duration"]
 
 
-def test_a_processor_that_fails_at_the_shutdown_is_not_checkpointed() -> None:
-    end = End(checkpoint_seconds=9.0)
-    end.processor.then = fail(SystemExit("a user's code may do anything"))
-    end.calls.shutdown_requested()
-    assert end.written == []
-    (event,) = end.told.events
-    assert isinstance(event, TaskFailed)
-    assert event.what == f"shutdown_requested raised on shard {SHARD}"
-    assert end.failed == []
-
-
 def test_a_mistake_in_the_program_ends_the_worker() -> None:
     end = End(checkpoint_seconds=9.0)
     error = ProcessorError("a coroutine")
@@ -166,26 +155,6 @@ def test_a_shard_ends_with_a_checkpoint_of_its_processor() -> None:
     end.calls.shard_ended()
     assert end.processor.called == ["shard_ended"] * 3, "what has ended is not ended again"
     assert end.written == ["SHARD_END"]
-
-
-def test_an_automatic_checkpoint_of_the_end_is_tried_again_without_another_call() -> None:
-    end = End(checkpoint_records=1)
-    away = LeaseTableUnavailableError("away")
-    with patch.object(end.shard.held, "checkpoint", side_effect=away), pytest.raises(type(away)):
-        end.calls.shard_ended()
-    end.calls.shard_ended()
-    assert end.processor.called == ["shard_ended"]
-    assert end.written == ["SHARD_END"]
-
-
-def test_a_processor_that_fails_at_the_end_is_called_again() -> None:
-    end = End(checkpoint_records=1)
-    end.processor.then = fail(ValueError("no"))
-    for n in range(2):
-        with pytest.raises(ValueError, match="no"):
-            end.calls.shard_ended()
-        assert end.processor.called == ["shard_ended"] * (n + 1)
-    assert end.written == []
 
 
 def test_rows_that_follow_the_processors_own_checkpoint_of_the_end_are_stored() -> None:
