@@ -75,20 +75,20 @@ def test_a_queue_is_deleted_after_a_question(server: LocalServer, place: list[st
     assert server.client("kinesis").list_queues()["QueueSummaries"] == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["describe", "ordres"], "There is no queue 'ordres'"),
-        (["update", "ordres", "--visibility-timeout", "1"], "There is no queue 'ordres'"),
-        (["delete", "ordres", "--yes"], "There is no queue 'ordres'"),
-        (["describe", "a b"], "a queue's name has 1 to 128"),
-        (["create", "q", "--stream", "provisioned"], "is PROVISIONED, and only on-demand"),
-        (["create", "q", "--stream", "none"], "There is no stream 'none'"),
-        (["create", "q", "--stream", "s", "--from", "1"], "starting_position is '1'"),
-        (["create", "q", "--stream", "s", "--max-receive-count", "0"], "takes 1 to 1000, or none"),
-        (["update", "q", "--max-receive-count", "1001"], "takes 1 to 1000, or none"),
-    ],
-)
-def test_each_wrong_use_has_its_words(place: list[str], arguments: list[str], said: str) -> None:
-    assert said in failure(call("queues", *arguments, *place))
+WRONG = [
+    (["describe", "ordres"], "There is no queue 'ordres'"),
+    (["update", "ordres", "--visibility-timeout", "1"], "There is no queue 'ordres'"),
+    (["delete", "ordres", "--yes"], "There is no queue 'ordres'"),
+    (["describe", "a b"], "a queue's name has 1 to 128"),
+    (["create", "q", "--stream", "provisioned"], "is PROVISIONED, and only on-demand"),
+    (["create", "q", "--stream", "none"], "There is no stream 'none'"),
+    (["create", "q", "--stream", "s", "--from", "1"], "starting_position is '1'"),
+    (["create", "q", "--stream", "s", "--max-receive-count", "0"], "takes 1 to 1000, or none"),
+    (["update", "q", "--max-receive-count", "1001"], "takes 1 to 1000, or none"),
+]
+
+
+def test_each_wrong_use_has_its_words(place: list[str]) -> None:
+    for arguments, said in WRONG:
+        assert said in failure(call("queues", *arguments, *place))
     assert objects(call("queues", "list", "--json", *place)) == []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +13,6 @@ from unittest.mock import Mock
 
 import pytest
 from botocore.credentials import ReadOnlyCredentials
-from botocore.exceptions import ClientError
 
 from sparkinesis.lease.table.client import dynamodb_client
 from sparkinesis.stream.address import CredentialSource
@@ -34,41 +31,6 @@ pytestmark = pytest.mark.usefixtures("credentials")
 def idle(direct: Any) -> list[socket.socket]:
     (connections,) = direct._pools.by_url.values()
     return list(connections._idle)
-
-
-def followed_by(answer: Behaviour, more: bytes, *, stays: bool = True) -> Behaviour:
-    """Send more bytes behind an answer, in the same packet."""
-
-    def send(connection: socket.socket) -> bool:
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            answer(theirs)
-            connection.sendall(ours.recv(65_536) + more)
-        return stays
-
-    return send
-
-
-def test_a_connection_that_the_server_has_closed_while_idle_is_not_used(
-    server: RawServer, direct: DirectClient
-) -> None:
-    server.behaviours.extend([http(BODY, stays=False), FINE])
-    assert outcome(direct, "kinesis")[1] == 200
-    assert select.select(idle(direct), [], [], PATIENCE)[0], "the server has closed it"
-    assert outcome(direct, "kinesis")[1] == 200
-    assert [request.connection for request in server.requests] == [1, 2]
-
-
-@pytest.mark.parametrize("chunked", [False, True])
-@pytest.mark.parametrize("more", [b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", b"\0junk"])
-def test_bytes_behind_an_answer_are_no_answer_to_the_next_call(
-    server: RawServer, direct: DirectClient, more: bytes, *, chunked: bool
-) -> None:
-    server.behaviours.extend([followed_by(http(BODY, chunked=chunked), more), FINE])
-    assert outcome(direct, "kinesis")[:2] == ("7", 200)
-    assert idle(direct) == []
-    assert outcome(direct, "kinesis")[:2] == ("7", 200)
-    assert [request.connection for request in server.requests] == [1, 2]
 
 
 ANSWERS: dict[str, tuple[Behaviour, Any]] = {
@@ -112,41 +74,6 @@ def test_bytes_behind_an_answer_in_a_record_of_tls_are_no_answer_to_the_next_cal
     assert [request.connection for request in server.requests] == [1, 2]
 
 
-@pytest.mark.parametrize("chunked", [False, True])
-def test_long_answers_come_whole_over_one_connection(
-    server: RawServer, direct: DirectClient, *, chunked: bool
-) -> None:
-    long = {"ShardIterator": "x" * 200_000}
-    server.behaviours.extend([http(json.dumps(long).encode(), chunked=chunked)] * 3)
-    for _ in range(3):
-        assert outcome(direct, "kinesis")[:2] == ("x" * 200_000, 200)
-    assert {request.connection for request in server.requests} == {1}
-
-
-@pytest.mark.parametrize("length", [b"", b"Content-Length: 5\r\n"])
-def test_an_answer_without_a_body_may_not_say_so(
-    server: RawServer, direct: DirectClient, length: bytes
-) -> None:
-    """Else its body would end with the connection, which the server keeps."""
-
-    def answer(connection: socket.socket) -> bool:
-        connection.sendall(b"HTTP/1.1 204 No Content\r\n" + length + b"\r\n")
-        return True
-
-    server.behaviours.append(answer)
-    assert outcome(direct, "kinesis")[0] == "JSONDecodeError"
-    assert len(idle(direct)) == 1
-
-
-@pytest.mark.parametrize("chunked", [False, True])
-def test_a_connection_that_the_server_is_about_to_close_is_not_kept(
-    server: RawServer, direct: DirectClient, *, chunked: bool
-) -> None:
-    server.behaviours.append(http(BODY, chunked=chunked, Connection="close"))
-    assert outcome(direct, "kinesis")[:2] == ("7", 200)
-    assert idle(direct) == []
-
-
 @pytest.mark.parametrize("is_streamed", [False, True])
 def test_an_interim_answer_is_not_the_answer(
     server: RawServer, direct: DirectClient, *, is_streamed: bool
@@ -161,28 +88,6 @@ def test_an_interim_answer_is_not_the_answer(
     server.behaviours.append(answer)
     assert outcome(direct, "kinesis")[1] == "ValidationException"
     assert is_streamed or len(idle(direct)) == 1
-
-
-def test_a_long_request_may_be_refused_before_its_end() -> None:
-    """The server answers, and closes the connection, while the client still sends."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def refuse() -> None:
-        connection, _ = listener.accept()
-        with connection:
-            while b"\r\n\r\n" not in connection.recv(65_536):
-                pass
-            http(b'{"__type":"ValidationException","message":"long"}', "400 Bad Request")(
-                connection
-            )
-            connection.shutdown(socket.SHUT_WR)
-
-    thread = threading.Thread(target=refuse)
-    thread.start()
-    _, direct = clients(f"http://127.0.0.1:{listener.getsockname()[1]}", "dynamodb", "PutItem")
-    with listener, closing(direct), pytest.raises(ClientError, match="ValidationException"):
-        direct.put_item(TableName="t", Item={"data": {"B": bytes(20_000_000)}})
-    thread.join()
 
 
 def test_a_process_that_was_forked_has_connections_of_its_own(
