@@ -72,7 +72,8 @@ def outcome(client: Any, service: str) -> tuple[Any, ...]:
             type(error).__name__,
             error_code(error),
             str(error).replace(" (reached max retries: 0)", ""),
-            [metadata.get(name) for name in ("HTTPStatusCode", "HTTPHeaders", "RequestId")],
+            # botocore's retry counts its own attempts.
+            {name: found for name, found in metadata.items() if name != "MaxAttemptsReached"},
             {name: found for name, found in response.items() if name != "ResponseMetadata"},
             is_retryable(error),
             is_in_doubt(error),

@@ -409,21 +409,6 @@ def test_botocore_is_opened_for_what_is_not_known() -> None:
     assert opened == ["session", "client"]
 
 
-def test_botocore_is_not_opened_for_what_a_first_start_meets(server: RawServer) -> None:
-    """No table and no consumer are there yet, or another worker is making them."""
-    for service in REQUESTS:
-        _, direct = clients(server.endpoint, service)
-        for code in ("ResourceNotFoundException", "ResourceInUseException"):
-            for namespace in ("", "com.amazonaws.dynamodb.v20120810#"):
-                said = f'{{"__type": "{namespace}{code}", "message": "no"}}'.encode()
-                server.behaviours.append(http(said, "400 Bad Request"))
-                assert outcome(direct, service)[:2] == (code, code)
-        assert direct._botocore is None
-        server.behaviours.append(http(b'{"__type": "Other"}', "400 Bad Request"))
-        assert outcome(direct, service)[1] == "Other"
-        assert direct._botocore is not None
-
-
 def test_the_names_of_methods_are_botocores() -> None:
     names = [*operations.DECODERS, *lease_table._DIRECTLY]
     assert [method_name(each) for each in names] == [xform_name(each) for each in names]

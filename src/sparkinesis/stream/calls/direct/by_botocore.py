@@ -173,6 +173,7 @@ class ByBotocore:
         if error_shape is not None:
             # The fields of its own, such as the row of a refused condition.
             parsed.update(self._parser.parse(response, error_shape))
+        parsed["ResponseMetadata"]["RetryAttempts"] = 0
         kind = self._client.exceptions.from_code(code)
         error: ClientError = kind(parsed, operation)
         return error

@@ -20,6 +20,7 @@ from sparkinesis.stream.calls.direct.connection import ConnectionPools, trusted
 from sparkinesis.stream.calls.direct.http_answer import HttpAnswer
 from sparkinesis.stream.calls.direct.signed_request import LearnedRequest, Signers
 from sparkinesis.stream.calls.direct.usual import UsualSettings
+from sparkinesis.stream.calls.direct.usual_errors import usual_error
 from sparkinesis.stream.calls.retry import error_code, result_of, status_of
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ _log = logging.getLogger(__name__)
 # - Where nothing unusual is set, the first request is known without botocore (`UsualSettings`). A
 #   setting that is not known there, such as a new variable of botocore's, turns that off.
 # - botocore finds and renews the credentials, but for keys in the environment; its parser makes the
-#   errors, but for the two that a first start meets: what it looks for is not there yet, or another
-#   worker has just made it.
+#   errors, but for those that the services' models name (`usual_error`).
 # - Tests play the same settings and faults through both clients, and compare requests and results.
 #
 # CBOR is what the SDKs for Java send to Kinesis, and botocore does not have it. AWS's answers in it
@@ -256,7 +256,8 @@ class DirectClient:
             if answer.status < 300:
                 return self._decoded(operation, answer, in_cbor)
             refusal = error_in_json(answer) if in_cbor else answer
-            error = usual_error(operation, refusal) or self._by_botocore().error(operation, refusal)
+            error = usual_error(learned.scope.service, operation, refusal)
+            error = error or self._by_botocore().error(operation, refusal)
             if is_last or not self._signers.corrects_clock(error, skew):
                 raise error
         raise AssertionError("unreachable")
@@ -313,32 +314,6 @@ def error_in_json(answer: HttpAnswer) -> HttpAnswer:
     return msgspec.structs.replace(answer, body=msgspec.json.encode(said))
 
 
-_USUAL_ERRORS = frozenset({"ResourceNotFoundException", "ResourceInUseException"})
-"""Of both services, with a message and no other field of their own."""
-
-
-def usual_error(operation: str, answer: HttpAnswer) -> ClientError | None:
-    """Return botocore's error for an answer in its usual form; None if botocore has to make it."""
-    if "x-amzn-query-error" in answer.headers:
-        return None
-    try:
-        said = _ERROR_DECODER.decode(answer.body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    code = said.pop("__type", "").rpartition("#")[2]
-    if code not in _USUAL_ERRORS or said.keys() != {"message"}:
-        return None
-    headers = dict(answer.headers)
-    metadata: dict[str, Any] = {"HTTPStatusCode": answer.status, "HTTPHeaders": headers}
-    if "x-amzn-requestid" in headers:
-        metadata["RequestId"] = headers["x-amzn-requestid"]
-    error = {"Message": said["message"], "Code": code}
-    response = {"Error": error, "ResponseMetadata": metadata, **said}
-    found: ClientError = type(code, (ClientError,), {})(response, operation)
-    return found
-
-
-_ERROR_DECODER = msgspec.json.Decoder(dict[str, str])
 _DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
