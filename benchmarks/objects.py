@@ -22,13 +22,17 @@ import pyarrow as pa
 from benchmarks.deaggregate import aggregated_records
 from benchmarks.decode import botocore_parser, page_body
 from benchmarks.report import Result, medians, print_table
-from sparkinesis.stream.calls.answers.decoding import decode_page
+from sparkinesis.stream.calls.answers.decoding import data_size, decode_page
 from sparkinesis.stream.kpl.envelope import messages_of
 from sparkinesis.stream.kpl.magic import DIGEST_SIZE, MAGIC
 from sparkinesis.stream.kpl.message_types import AggregatedRecord
-from sparkinesis.stream.page import Record
+from sparkinesis.stream.page import Fetched, Record
 from sparkinesis.worker.batches.batch import RecordBatch, make_batch
 from sparkinesis.worker.batches.page_rows import objects_of
+from sparkinesis.worker.options import DEFAULT_HELD_BYTES
+from sparkinesis.worker.retrieval.batch_cutter import BatchCutter
+from sparkinesis.worker.retrieval.memory import MemoryBudget
+from sparkinesis.worker.retrieval.waiting_pages import FetchedPage
 
 REQUIRED = 1.2
 ROUNDS = 5
@@ -61,6 +65,22 @@ def batch_of(body: bytes) -> RecordBatch:
         shard_id="shardId-000000000000",
         millis_behind_latest=0,
     )
+    return batch
+
+
+def cut(fetched: Fetched) -> RecordBatch:
+    """What a worker does between a decoded page and a batch of which nothing is asked for yet."""
+    cutter = BatchCutter(MemoryBudget(DEFAULT_HELD_BYTES))
+    part = cutter.next_part(lambda: FetchedPage(fetched, False, 0.0))
+    assert part is not None
+    batch, _ = make_batch(
+        part.records,
+        stream="orders",
+        shard_id="shardId-000000000000",
+        millis_behind_latest=0,
+        aggregates=part.aggregates,
+    )
+    cutter.measure_batch(part)
     return batch
 
 
@@ -139,14 +159,16 @@ def run() -> list[Result]:
         *((f"plain, {size:,} B", page_body(size, count)) for size, count in PLAIN.items()),
     ):
         count = check(parse, body)
-        records = decode_page(body).records
-        ours, columns, theirs, least, decoding, digests = medians(
+        page = decode_page(body)
+        records, fetched = page.records, Fetched(page, data_size(len(body), page), 0)
+        ours, columns, theirs, least, decoding, digests, cutting = medians(
             lambda: batch_of(body).records,  # noqa: B023
             lambda: columns_of(body),  # noqa: B023
             lambda: peer(parse, body),  # noqa: B023
             lambda: bare(parse, body),  # noqa: B023
             lambda: decode_page(body),  # noqa: B023
             lambda: messages_of(records),  # noqa: B023
+            lambda: cut(fetched),  # noqa: B023
             rounds=ROUNDS,
             clock=time.process_time,
         )
@@ -170,6 +192,12 @@ def run() -> list[Result]:
                 columns / count * 1e6,
                 unit,
                 note=parts,
+            ),
+            Result(
+                f"between a page and its batch, {kind}",
+                cutting / count * 1e6,
+                unit,
+                note="aggregates are found, and memory is reserved",
             ),
             Result(f"botocore and protobuf, {kind}", theirs / count * 1e6, unit),
             Result(

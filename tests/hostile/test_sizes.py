@@ -52,8 +52,6 @@ def by_a_worker(server: LocalServer) -> list[tuple[str | None, bytes, int]]:
             shard_id="shardId-000000000000",
             millis_behind_latest=page.millis_behind_latest,
             fetched_ms=0,
-            deaggregate=True,
-            hash_range=None,
         )
         found += [(r.partition_key, r.data, r.sub_sequence_number) for r in batch.records]
         if not page.millis_behind_latest:

@@ -7,6 +7,7 @@ SubscribeToShardEvent.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -137,6 +138,11 @@ class Fetched(msgspec.Struct, frozen=True):
     """The service's clock (epoch ms) when the call was sent, or earlier; 0 for an event."""
 
 
+def size_of(records: Sequence[Record]) -> int:
+    """Return the bytes of the data and of the partition keys of records, by looking at each."""
+    return sum([len(r.data) + len(r.partition_key or "") for r in records])
+
+
 def split_page(fetched: Fetched, count: int) -> tuple[Fetched, Fetched]:
     """Split a page after ``count`` records into two pages.
 
@@ -149,8 +155,7 @@ def split_page(fetched: Fetched, count: int) -> tuple[Fetched, Fetched]:
         arrival = others[0].approximate_arrival_timestamp
         age = 0 if arrival is None else fetched.service_time_ms - math.floor(arrival * 1000)
         behind = max(behind, age, 1)
-    size = sum(len(record.data) + len(record.partition_key or "") for record in first)
-    size = min(size, fetched.size)
+    size = min(size_of(first), fetched.size)
     head = msgspec.structs.replace(
         page, records=first, millis_behind_latest=behind, child_shards=None
     )

@@ -11,7 +11,7 @@ from itertools import compress, repeat
 from typing import NamedTuple, TypeVar
 
 from sparkinesis.stream.kpl.hash_filter import keep
-from sparkinesis.stream.kpl.magic import aggregates_of
+from sparkinesis.stream.kpl.magic import is_aggregated
 from sparkinesis.stream.page import Record
 
 _T = TypeVar("_T")
@@ -34,10 +34,11 @@ def make_objects(
 ) -> tuple[list[_T], int]:
     """Return an object for each user record, in stream order, and the number of those left out.
 
+    deaggregate: False if none is to be unpacked, or none starts like an aggregate.
     hash_range: the first and the last hash key of the shard, for the filter of
     `sparkinesis.stream.kpl.hash_filter`; None for no filter.
     """
-    if not (deaggregate and aggregates_of(records)):
+    if not deaggregate:
         return [
             make(
                 record.data,
@@ -82,33 +83,31 @@ def make_objects(
 
 def last_sub_sequence_number(record: Record) -> int:
     """Return the sub-sequence number of the last user record in a record."""
-    return len(make_objects([record], _nothing, "")[0]) - 1
+    unpacks = is_aggregated(record.data)
+    return len(make_objects([record], _nothing, "", deaggregate=unpacks)[0]) - 1
 
 
 class UnpackedSize(NamedTuple):
-    """The approximate size of the user records of some records."""
+    """The approximate size of the user records of some aggregates."""
 
     rows: int
-    plain: int
-    """The number of rows whose records do not start like an aggregate."""
     keys: int
-    """Bytes of the keys of aggregates' user records, if each has its own copy."""
+    """Bytes of their keys, if each has its own copy."""
 
 
-def estimate_unpacked(records: Sequence[Record]) -> UnpackedSize:
-    """Estimate the user records by a sample of the aggregates, without checking digests."""
-    aggregates = [record.data for record in aggregates_of(records)]
+def estimate_unpacked(aggregates: Sequence[Record]) -> UnpackedSize:
+    """Estimate the user records of aggregates by a sample of these, without checking digests."""
     if not aggregates:
-        return UnpackedSize(len(records), len(records), 0)
+        return UnpackedSize(0, 0)
     from sparkinesis.stream.kpl.envelope import count_of  # noqa: PLC0415 - see above
 
-    sample = aggregates[:: 1 + len(aggregates) // _SAMPLE]
-    scale = sum(map(len, aggregates)) / max(1, sum(map(len, sample)))
-    found = [count_of(data) for data in sample]
+    data = [record.data for record in aggregates]
+    sample = data[:: 1 + len(data) // _SAMPLE]
+    scale = sum(map(len, data)) / sum(map(len, sample))
+    found = [count_of(each) for each in sample]
     rows = round(scale * sum([rows for rows, _ in found]))
     keys = round(scale * sum([keys for _, keys in found]))
-    plain = len(records) - len(aggregates)
-    return UnpackedSize(plain + rows, plain, keys)
+    return UnpackedSize(rows, keys)
 
 
 def _nothing(*_: object) -> None:

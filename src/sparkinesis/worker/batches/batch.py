@@ -13,6 +13,7 @@ import msgspec
 from sparkinesis.errors import RecordDecodeError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.public import public
+from sparkinesis.stream.kpl.magic import aggregates_of
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.page_rows import Habit, PackedRecords, PageRows
 from sparkinesis.worker.batches.user_record import UserRecord, instant
@@ -217,18 +218,20 @@ def make_batch(
     shard_id: str,
     millis_behind_latest: int | None,
     fetched_ms: int | None = None,
-    deaggregate: bool = True,
+    aggregates: Sequence[Record] | None = None,
     hash_range: tuple[int, int] | None = None,
     habit: Habit | None = None,
 ) -> tuple[RecordBatch, int]:
     """Return a batch of ``records``, and the number of user records that were left out.
 
     fetched_ms: the service's clock at the fetch (epoch ms).
+    aggregates: those of ``records`` that are to be unpacked; None: all that start like one.
     hash_range: both ends inclusive; user records of aggregates outside of it are left out, see
     `sparkinesis.stream.kpl.hash_filter`. With it, the records are unpacked at once.
     habit: the form to unpack into where either does; None: columns.
     """
-    packed = PackedRecords(records, stream, shard_id, deaggregate, hash_range)
+    unpacks = bool(aggregates_of(records) if aggregates is None else aggregates)
+    packed = PackedRecords(records, stream, shard_id, unpacks, hash_range)
     rows = PageRows(packed, None, habit or Habit())
     fetched_at = None if fetched_ms is None else instant(fetched_ms / 1000)
     batch = RecordBatch.__new__(RecordBatch)

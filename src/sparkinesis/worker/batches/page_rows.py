@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec.structs import replace
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
-from sparkinesis.stream.kpl.magic import aggregates_of
 from sparkinesis.stream.kpl.objects import last_sub_sequence_number, make_objects
 from sparkinesis.stream.page import Record
 from sparkinesis.worker.batches.user_record import (
@@ -45,6 +43,7 @@ class PackedRecords(msgspec.Struct, frozen=True):
     stream: str
     shard_id: str
     deaggregate: bool
+    """True if one record at least starts like an aggregate that is to be unpacked."""
     hash_range: tuple[int, int] | None
 
     def objects(self) -> tuple[list[UserRecord], int]:
@@ -90,9 +89,8 @@ class PageRows:
         self._plain: Sequence[Record] | None = None
         """The records, if each is a user record."""
         if packed is not None:
-            if not (packed.deaggregate and aggregates_of(packed.records)):
+            if not packed.deaggregate:
                 self._plain = packed.records
-                self._packed = replace(packed, deaggregate=False)
             elif packed.hash_range is not None:
                 self._unpack()
 

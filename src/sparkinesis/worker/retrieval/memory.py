@@ -28,9 +28,8 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 
-from sparkinesis.stream.kpl.magic import aggregates_of, is_aggregated
 from sparkinesis.stream.kpl.objects import UnpackedSize
-from sparkinesis.stream.page import MAX_RECORDS_PER_CALL, Fetched, Record
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL, Fetched, Record, size_of
 from sparkinesis.stream.reading.budget import LARGEST_PAGE
 
 _LARGEST_FLOOR = 1_048_576
@@ -264,9 +263,6 @@ FIRST_EXPANSION = 14.0
 """The memory of an aggregated record's user records in a batch, as a multiple of its size, until it
 is measured. User records of 20 bytes take that much."""
 
-WITHOUT_UNPACKING = 2.5
-"""The same multiple if aggregated records are not unpacked."""
-
 
 def response_memory(size: int, records: int) -> int:
     """Return the memory of an answer or event of this size while it is received."""
@@ -287,68 +283,55 @@ def records_within(fetched: Fetched, room: int) -> int:
     return _within([_size(record) + RECORD_OVERHEAD for record in fetched.page.records], room)
 
 
-def batch_memory(records: Sequence[Record], unpacked: UnpackedSize | None) -> int:
-    """Return the memory of the batch of ``records``, with Arrow columns and Python objects.
+def batch_memory(fetched: Fetched, aggregates: Sequence[Record], unpacked: UnpackedSize) -> int:
+    """Return the memory of the batch of a page, with Arrow columns and Python objects.
 
-    unpacked: the estimate of their user records; None if aggregates are not unpacked.
+    unpacked: the estimate of the user records of ``aggregates``, which are those of the page.
 
     A processor that uses one of the two has only that, and the packed records until the other is
     made, but this is not known before. Packed records and columns are each of the records'
     size, and so are the objects of unpacked ones.
     """
-    size = _size_of_all(records)
-    if unpacked is None:
-        return 2 * size + _ROW_OVERHEAD * len(records)
-    others = _UNPACKED_OVERHEAD * (unpacked.rows - unpacked.plain) + unpacked.keys
-    return 2 * size + _ROW_OVERHEAD * unpacked.plain + others
+    plain = len(fetched.page.records) - len(aggregates)
+    return 2 * fetched.size + _ROW_OVERHEAD * plain + _beside(unpacked)
 
 
-def estimate_batch_memory(fetched: Fetched, expansion: float) -> int:
-    """Estimate the memory of the batch of a page.
+def _beside(unpacked: UnpackedSize) -> int:
+    """Return the memory of aggregates in a batch besides twice their size."""
+    return _UNPACKED_OVERHEAD * unpacked.rows + unpacked.keys
+
+
+def estimate_batch_memory(fetched: Fetched, aggregates: Sequence[Record], expansion: float) -> int:
+    """Estimate the memory of the batch of a page, before its aggregates are opened.
 
     expansion: the memory of an aggregated record's user records, as a multiple of its size.
     """
-    aggregated = _size_of_all(aggregates_of(fetched.page.records))
+    aggregated = size_of(aggregates)
     others = max(0, fetched.size - aggregated)
     return 2 * others + _ROW_OVERHEAD * len(fetched.page.records) + round(expansion * aggregated)
 
 
-def largest_batch_memory(fetched: Fetched, expansion: float) -> int:
-    """Return an upper bound of `estimate_batch_memory`, without reading each record."""
-    return round(max(2.0, expansion) * fetched.size) + _ROW_OVERHEAD * len(fetched.page.records)
-
-
-def batch_records_within(records: Sequence[Record], room: int, expansion: float) -> int:
+def batch_records_within(
+    records: Sequence[Record], aggregates: Sequence[Record], room: int, expansion: float
+) -> int:
     """Return the number of records whose batch fits into ``room`` bytes; at least one."""
-    return _within(_batch_sizes(records, expansion), room)
-
-
-def measure_expansion(records: Sequence[Record], memory: int) -> float:
-    """Return the expansion of the aggregated records in a batch that takes ``memory`` bytes.
-
-    At least one of the records is aggregated.
-    """
-    others = sum(_batch_sizes([r for r in records if not is_aggregated(r.data)], 1.0))
-    aggregated = _size_of_all(aggregates_of(records))
-    return max(1.0, (memory - others) / aggregated)
-
-
-def _batch_sizes(records: Sequence[Record], expansion: float) -> list[int]:
-    return [
+    unpacked = {id(record) for record in aggregates}
+    sizes = [
         round(_size(record) * expansion)
-        if is_aggregated(record.data)
+        if id(record) in unpacked
         else 2 * _size(record) + _ROW_OVERHEAD
         for record in records
     ]
+    return _within(sizes, room)
+
+
+def measure_expansion(aggregates: Sequence[Record], unpacked: UnpackedSize) -> float:
+    """Return the expansion of aggregates whose user records are estimated as ``unpacked``."""
+    return 2.0 + _beside(unpacked) / size_of(aggregates)
 
 
 def _size(record: Record) -> int:
     return len(record.data) + len(record.partition_key or "")
-
-
-def _size_of_all(records: Sequence[Record]) -> int:
-    """Return the size of many records; every batch is measured so, without a call per record."""
-    return sum([len(r.data) + len(r.partition_key or "") for r in records])
 
 
 def _within(sizes: Sequence[int], room: int) -> int:

@@ -20,9 +20,7 @@ import msgspec
 from sparkinesis.stream.page import Fetched, Record, is_empty_at_tip
 from sparkinesis.stream.position import AfterRecord, Position
 from sparkinesis.worker.options import AheadLimits
-from sparkinesis.worker.retrieval.memory import (
-    Hold,
-)
+from sparkinesis.worker.retrieval.memory import Hold
 
 
 class FetchedPage(msgspec.Struct, frozen=True):
@@ -35,6 +33,8 @@ class FetchedPage(msgspec.Struct, frozen=True):
     """The time of the fetch, by the worker's clock (seconds)."""
     hold: Hold | None = None
     """The memory that the page takes, until `release`; None: the memory is not counted."""
+    aggregates: Sequence[Record] = ()
+    """The records that are to be unpacked, from when `BatchCutter` has looked for them on."""
 
     @property
     def records(self) -> Sequence[Record]:

@@ -48,6 +48,7 @@ SAID: dict[str, Any] = {
     "Later": {"a": 1},
 }
 """What any error may say; each has some of it."""
+SAYINGS: list[dict[str, Any]] = [SAID, {"message": "no"}, {"Message": "yes"}, {"Item": {}}, {}]
 CODES = [(service, code) for service, known in FIELDS.items() for code in known]
 
 
@@ -71,7 +72,7 @@ def seen(error: ClientError) -> tuple[Any, ...]:
 @pytest.mark.parametrize(("service", "code"), CODES)
 def test_each_error_of_the_models_is_botocores(service: str, code: str) -> None:
     for name in (code, f"com.amazonaws.service.v20120810#{code}", f"{code}:http://x"):
-        for said in (SAID, {"message": "no"}, {"Message": "yes"}, {"Item": {}}, {}):
+        for said in SAYINGS:
             answer = answer_of({"__type": name, **said}, x_amzn_requestid="7")
             for operation in OPERATIONS[service]:
                 error = usual_error(service, operation, answer)
@@ -89,7 +90,20 @@ def test_all_errors_of_the_operations_are_known_with_all_their_fields() -> None:
         assert [each.error_code for each in shapes] == [each.name for each in shapes]
 
 
-ODD = [None, "", "x", 7, 2**70, [], {}, [None], [{}], [7], {"a": {"B": "%"}}, {"a": {"N": 7}}]
+ODD: list[Any] = [
+    None,
+    "",
+    "x",
+    7,
+    2**70,
+    [],
+    {},
+    [None],
+    [{}],
+    [7],
+    {"a": {"B": "%"}},
+    {"a": {"N": 7}},
+]
 CODE_TEXTS = [
     *{code for _, code in CODES},
     *("Other", "", "a:b#c", "#", ":", "x#ThrottlingException:http://x", "SerializationException"),

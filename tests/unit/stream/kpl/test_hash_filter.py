@@ -84,7 +84,7 @@ def filtered(
         stream="s",
         shard_id="shard",
         millis_behind_latest=0,
-        deaggregate=deaggregate,
+        aggregates=None if deaggregate else (),
         hash_range=hash_range,
     )
     return batch.records, dropped

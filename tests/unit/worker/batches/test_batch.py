@@ -240,7 +240,8 @@ def test_a_batch_says_the_same_in_every_form(
     records: list[Record], hash_range: tuple[int, int] | None, deaggregate: bool
 ) -> None:
     def batch(*forms: str) -> RecordBatch:
-        one = batch_of(*records, hash_range=hash_range, deaggregate=deaggregate)
+        aggregates = None if deaggregate else ()
+        one = batch_of(*records, hash_range=hash_range, aggregates=aggregates)
         for form in forms:
             _ = one.to_arrow() if form == "columns" else one.records
         return one

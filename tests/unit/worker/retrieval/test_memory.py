@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from sparkinesis.stream.calls.answers.decoding import data_size, decode_page
+from sparkinesis.stream.kpl.magic import aggregates_of
 from sparkinesis.stream.kpl.objects import estimate_unpacked
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.stream.page import Fetched, Page
@@ -292,8 +293,14 @@ def batch_of(page: Page) -> RecordBatch:
     )[0]
 
 
-def memory_of(page: Page) -> int:
-    return estimates.batch_memory(page.records, estimate_unpacked(page.records))
+def memory_of(page: Fetched) -> int:
+    aggregates = aggregates_of(page.page.records)
+    return estimates.batch_memory(page, aggregates, estimate_unpacked(aggregates))
+
+
+def estimate_of(page: Fetched, expansion: float) -> int:
+    aggregates = aggregates_of(page.page.records)
+    return estimates.estimate_batch_memory(page, aggregates, expansion)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -313,13 +320,14 @@ def test_a_batch_takes_what_it_is_said_to_take_with_its_objects(kind: str, key: 
     both = batch.to_arrow().nbytes + objects
     # The packed records of aggregates are let go of as soon as there are both forms.
     size = both if kind.startswith("KPL") else both + packed
-    assert 0.9 * size <= memory_of(page) <= 1.3 * size
+    fetched = Fetched(page, data_size(len(answer), page), 0)
+    assert 0.9 * size <= memory_of(fetched) <= 1.3 * size
 
 
 def test_a_batch_with_long_keys_takes_what_it_is_said_to_take() -> None:
     users = [(f"{n % 3}" * 250, f"{10**38 + n % 5}", RNG.randbytes(50)) for n in range(5000)]
-    page = fetched([blob.data for blob in aggregate(users)]).page
-    batch = batch_of(page)
+    page = fetched([blob.data for blob in aggregate(users)])
+    batch = batch_of(page.page)
     _, objects = allocated(lambda: batch.records)
     size = batch.to_arrow().nbytes + objects
     assert 0.9 * size <= memory_of(page) <= 1.3 * size
@@ -328,11 +336,9 @@ def test_a_batch_with_long_keys_takes_what_it_is_said_to_take() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_page_takes_as_a_batch_is_known_before_or_thought_larger(kind: str) -> None:
     page = fetched(KINDS[kind]())
-    memory = memory_of(page.page)
-    estimate = estimates.estimate_batch_memory(page, estimates.FIRST_EXPANSION)
-    assert (
-        memory * 0.9 <= estimate <= estimates.largest_batch_memory(page, estimates.FIRST_EXPANSION)
-    )
+    memory = memory_of(page)
+    estimate = estimate_of(page, estimates.FIRST_EXPANSION)
+    assert memory * 0.9 <= estimate
     if not kind.startswith("KPL"):
         assert estimate <= 1.1 * memory
 
@@ -340,9 +346,9 @@ def test_what_a_page_takes_as_a_batch_is_known_before_or_thought_larger(kind: st
 @pytest.mark.parametrize("kind", ["KPL, 20 B", "KPL, 500 B"])
 def test_aggregates_take_what_those_before_took(kind: str) -> None:
     page = fetched([*KINDS[kind](), *KINDS["200 B"]()[:50]])
-    memory = memory_of(page.page)
-    expansion = estimates.measure_expansion(page.page.records, memory)
-    assert estimates.estimate_batch_memory(page, expansion) == pytest.approx(memory, rel=0.05)
+    aggregates = aggregates_of(page.page.records)
+    expansion = estimates.measure_expansion(aggregates, estimate_unpacked(aggregates))
+    assert estimate_of(page, expansion) == pytest.approx(memory_of(page), rel=0.05)
 
 
 def test_so_many_records_as_fit_and_one_in_any_case() -> None:
@@ -352,8 +358,8 @@ def test_so_many_records_as_fit_and_one_in_any_case() -> None:
     assert estimates.records_within(page, round(each * 10.5)) == 10
     assert estimates.records_within(page, 1) == 1
     assert estimates.records_within(page, 10**9) == len(records)
-    room = estimates.estimate_batch_memory(page, 1.0) // 2
-    assert estimates.batch_records_within(records, room, 1.0) == pytest.approx(
+    room = estimate_of(page, 1.0) // 2
+    assert estimates.batch_records_within(records, (), room, 1.0) == pytest.approx(
         len(records) / 2, rel=0.05
     )
-    assert estimates.batch_records_within(records, 1, 1.0) == 1
+    assert estimates.batch_records_within(records, (), 1, 1.0) == 1

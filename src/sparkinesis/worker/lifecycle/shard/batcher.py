@@ -296,6 +296,7 @@ class Batcher:
     ) -> RecordBatch:
         """Return the batch of the records, without user records that are done at ``position``."""
         options = self._settings.options
+        part = self._cutter.selected(part, records)
         make = partial(
             make_batch,
             records,
@@ -303,12 +304,12 @@ class Batcher:
             shard_id=self._fetching.shard_id,
             millis_behind_latest=part.fetched.page.millis_behind_latest,
             fetched_ms=part.service_time_ms,
-            deaggregate=options.deaggregate,
+            aggregates=part.aggregates,
             habit=self._habit,
         )
         batch, dropped = self._filter.apply(make, part.fetched_at)
         self.oldest_at = part.arrival(records[0]) if records else None
-        self._cutter.measure_batch(records)
+        self._cutter.measure_batch(part)
         if dropped:
             self._settings.measures(self._fetching.shard_id).filtered(dropped)
             _log.info(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ from sparkinesis.stream.address import StreamAddress, StreamIdentifier, StreamMa
 from sparkinesis.stream.calls.client import StreamSummary
 from sparkinesis.stream.calls.shared_calls import SharedAnswer
 from sparkinesis.stream.kpl.pack import aggregate
-from sparkinesis.stream.page import ChildShard, Fetched, HashKeyRange, Page, Record
+from sparkinesis.stream.page import ChildShard, Fetched, HashKeyRange, Page, Record, size_of
 from sparkinesis.stream.position import TRIM_HORIZON, AfterRecord, AtTimestamp, Position
 from sparkinesis.stream.reading.retention import CLOCK_MARGIN_MS
 from sparkinesis.stream.shard import Shard
@@ -142,7 +142,7 @@ def page(*records: Record, end: bool = False, waited: float = 0.0) -> FetchedPag
         whole = HashKeyRange("0", str(2**128 - 1))
         children = [ChildShard("shardId-000000000001", [SHARD], whole)]
     behind = Page(list(records), None if end else "next", 10, children)
-    return FetchedPage(Fetched(behind, 100, NOW_MS), end, WORKER_CLOCK - waited)
+    return FetchedPage(Fetched(behind, size_of(records), NOW_MS), end, WORKER_CLOCK - waited)
 
 
 @pytest.fixture
@@ -357,7 +357,7 @@ def test_bytes_are_counted_once(service: Service) -> None:
     service.pages = [page(record(1)), page(record(2))]
     take(reading)
     take(reading)
-    assert (reading.take_byte_count(), reading.take_byte_count()) == (200, 0)
+    assert (reading.take_byte_count(), reading.take_byte_count()) == (4, 0)
 
 
 def crowded() -> MemoryBudget:
@@ -817,6 +817,66 @@ def test_more_records_fit_into_a_batch_that_is_not_unpacked(service: Service) ->
         rest = reading._cutter.rest_of_page
         counts.append(len(records) - (0 if rest is None else len(rest.records)))
     assert 0 < counts[0] < counts[1]
+
+
+class Watched(list[Record]):
+    """The records of a page; counts how often all of them are looked at."""
+
+    passes = 0
+
+    def __iter__(self) -> Iterator[Record]:
+        self.passes += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("unpacks", [True, False])
+def test_records_are_looked_at_once_until_they_are_asked_for(
+    service: Service, *, unpacks: bool
+) -> None:
+    records = Watched(record(n + 1) for n in range(10))
+    plain = page(*records)
+    watched = msgspec.structs.replace(plain.fetched.page, records=records)
+    fetched = msgspec.structs.replace(plain.fetched, page=watched)
+    service.pages = [msgspec.structs.replace(plain, fetched=fetched)]
+    reading = batcher(service, deaggregate=unpacks)
+    records.passes = 0
+    batch = reading.take()
+    assert batch is not None
+    assert (len(batch), batch.last.sequence_number) == (10, "10")
+    assert records.passes == (1 if unpacks else 0)
+
+
+def test_aggregates_among_plain_records_are_unpacked_wherever_a_page_is_cut(
+    service: Service,
+) -> None:
+    budget = MemoryBudget(64 * 20_000)
+    Account(budget).ask(1).force(64 * 20_000)
+    mixed = [record(n) if n % 5 else aggregated(n, 3) for n in range(100)]
+    service.pages = [page(*mixed)]
+    reading = batcher(service, memory=budget)
+    found: list[list[bytes]] = []
+    while reading._cutter.rest_of_page is not None or not found:
+        found.append(take(reading) or [])
+    expected = [[b"%d" % n] if n % 5 else [b"0", b"1", b"2"] for n in range(100)]
+    assert len(found) > 2, "the page was cut"
+    assert [*chain(*found)] == [*chain(*expected)]
+
+
+def test_aggregates_that_are_left_of_a_page_are_unpacked(service: Service) -> None:
+    reading = batcher(service, skip_older_than=60)
+    service.next_from = WORKER_CLOCK + 1
+    old, old_aggregate = (
+        record(1, age_s=100),
+        msgspec.structs.replace(
+            aggregated(1, 2), approximate_arrival_timestamp=NOW_MS / 1000 - 100
+        ),
+    )
+    service.pages = [
+        page(old, aggregated(2, 2)),
+        page(old_aggregate, record(3), record(4)),
+        page(old, record(5)),
+    ]
+    assert [take(reading) for _ in range(3)] == [[b"0", b"1"], [b"3", b"4"], [b"5"]]
 
 
 def test_before_the_first_page_behind_a_start_no_figure_is_known(service: Service) -> None:
