@@ -208,7 +208,7 @@ class _Imports(ast.NodeVisitor):
 
     def visit_If(self, node: ast.If) -> None:
         before = self._is_for_typing
-        self._is_for_typing = before or ast.unparse(node.test).endswith("TYPE_CHECKING")
+        self._is_for_typing = before or last_name(node.test) == "TYPE_CHECKING"
         for child in node.body:
             self.visit(child)
         self._is_for_typing = before
@@ -220,13 +220,13 @@ class _Imports(ast.NodeVisitor):
             self.found.append(Import(named[1], is_text=True))
 
     def visit_Call(self, node: ast.Call) -> None:
-        name = ast.unparse(node.func)
-        if name.rpartition(".")[2] not in _IMPORTERS:
+        if last_name(node.func) not in _IMPORTERS:
             self.generic_visit(node)
         elif node.args and isinstance(node.args[0], ast.Constant):
             text = str(node.args[0].value)
             self.found.append(Import(text, is_relative=text.startswith(".")))
         else:
+            name = ast.unparse(node.func)
             self.found.append(Import(f"what {name} is given", is_computed=True))
 
     def visit_Name(self, node: ast.Name) -> None:
@@ -240,6 +240,14 @@ class _Imports(ast.NodeVisitor):
         if name in _IMPORTERS:
             self.found.append(Import(f"what {name} is given", is_computed=True))
         self.generic_visit(node)
+
+
+def last_name(node: ast.expr) -> str | None:
+    """Return ``c`` of ``a.b.c``; None for what is no name."""
+    match node:
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return None
 
 
 @functools.cache

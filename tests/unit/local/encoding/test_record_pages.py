@@ -145,9 +145,9 @@ def test_a_page_may_begin_and_end_in_any_block(kinesis: LocalKinesis, stream: St
         put(kinesis, "s", *(Put(data, "k", JsonCodec()) for data in written[i : i + 4]))
     numbers = [str(record["SequenceNumber"]) for record in _all(kinesis, stream)]
     assert len(numbers) == len(sizes)
-    for start in (0, 1, 250, 299, 300, 301, 302, 303, 304, 400, 423, 424, 470, len(sizes) - 1):
+    for start in (0, 299, 300, 301, 303, 304, 423, 424, len(sizes) - 1):
         at = stream.iterator("AT_SEQUENCE_NUMBER", StartingSequenceNumber=numbers[start])
-        for limit in (1, 2, 120, 10_000):
+        for limit in (1, 2, 10_000):
             as_json, as_cbor = in_both(kinesis, at, Limit=limit)
             assert as_cbor == as_json
             got = [base64.b64decode(record["Data"]) for record in as_json["Records"]]

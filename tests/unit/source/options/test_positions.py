@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkinesis.errors import OptionError
@@ -21,6 +21,7 @@ from sparkinesis.stream.position import (
     AtTimestamp,
     Position,
 )
+from tests.examples import examples
 
 MS = 1593080625000
 """2020-06-25T10:23:45Z."""
@@ -141,6 +142,7 @@ positions: st.SearchStrategy[Position] = st.one_of(
 )
 
 
+@settings(max_examples=examples(100))
 @given(
     st.dictionaries(
         st.sampled_from("st"), st.dictionaries(st.text(), positions, min_size=1), min_size=1
