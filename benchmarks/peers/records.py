@@ -63,6 +63,7 @@ class Backlog:
             if len(group) == self.in_aggregate:
                 yield _packed(group)
                 group = []
+                break
         if group:
             yield _packed(group)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -352,45 +353,37 @@ PATIENCE = 120.0
 RECORDS = 2_000
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalServer]:
-    with LocalServer(limits=False, dynamodb=True) as running:
-        yield running
-
-
 def put(server: LocalServer, stream: str, backlog: Backlog) -> None:
     server.client("kinesis").create_stream(StreamName=stream, ShardCount=backlog.shards)
     backlog.put(server.endpoint_url, stream)
 
 
-@pytest.mark.parametrize("arrow", [False, True])
-def test_each_record_of_a_backlog_is_counted(server: LocalServer, arrow: bool) -> None:
-    stream = f"arrow-{arrow}"
-    put(server, stream, Backlog(2, RECORDS, 100, in_aggregate=50))
-    task = {"endpoint": server.endpoint_url, "stream": stream, "application": stream}
-    with consumer(
-        Path(sys.executable), SPARKINESIS.consumer, worker="w", arrow=arrow, **task
-    ) as running:
-        assert running.wait_for(RECORDS, PATIENCE, PATIENCE), running.log()
-        found = cost(running, RECORDS)
-        assert sorted(running.numbers()) == list(range(RECORDS))
-        assert sum(batch.size for batch in running.batches) == RECORDS * 100
-        missing = cost(running, RECORDS + 5)
+@pytest.mark.parametrize("secured", [False, True])
+def test_each_record_of_a_backlog_is_counted(secured: bool) -> None:
+    """By polling, as Arrow columns; and over TLS by fan-out, as objects."""
+    with (
+        tls.over_tls() if secured else nullcontext(),
+        counting_server(limits=False) as (server, _),
+    ):
+        assert server.endpoint_url.startswith("https://" if secured else "http://")
+        put(server, "packed", Backlog(2, RECORDS, 100, in_aggregate=50))
+        task = {"endpoint": server.endpoint_url, "stream": "packed", "application": "packed"}
+        how = {"worker": "w", "arrow": not secured, "fan_out": secured}
+        with consumer(PYTHON, SPARKINESIS.consumer, **task, **how) as running:
+            assert running.wait_for(RECORDS, PATIENCE, PATIENCE), running.log()
+            found = cost(running, RECORDS)
+            assert sorted(running.numbers()) == list(range(RECORDS))
+            assert sum(batch.size for batch in running.batches) == RECORDS * 100
+            missing = cost(running, RECORDS + 5)
     assert (found.lost, found.repeated, missing.lost) == (0, 0, 5)
     assert 0.1 < found.cpu < PATIENCE
     assert found.memory > 20
 
 
-def test_a_consumer_reads_over_tls() -> None:
-    with tls.over_tls(), counting_server(limits=False) as (server, _):
-        put(server, "secured", Backlog(2, RECORDS, 100))
-        task = {"endpoint": server.endpoint_url, "stream": "secured", "application": "secured"}
-        assert server.endpoint_url.startswith("https://")
-        with consumer(
-            Path(sys.executable), SPARKINESIS.consumer, worker="w", fan_out=True, **task
-        ) as running:
-            assert running.wait_for(RECORDS, PATIENCE, PATIENCE), running.log()
-            assert sorted(running.numbers()) == list(range(RECORDS))
+@pytest.fixture
+def server() -> Iterator[LocalServer]:
+    with LocalServer(limits=False, dynamodb=True) as running:
+        yield running
 
 
 def test_an_application_begins_anew_when_its_leases_are_put_back(server: LocalServer) -> None:
