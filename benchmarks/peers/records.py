@@ -63,7 +63,6 @@ class Backlog:
             if len(group) == self.in_aggregate:
                 yield _packed(group)
                 group = []
-                break
         if group:
             yield _packed(group)
 

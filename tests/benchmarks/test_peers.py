@@ -375,6 +375,8 @@ def test_each_record_of_a_backlog_is_counted(secured: bool) -> None:
             assert sorted(running.numbers()) == list(range(RECORDS))
             assert sum(batch.size for batch in running.batches) == RECORDS * 100
             missing = cost(running, RECORDS + 5)
+        is_fan_out = any(call.operation == "SubscribeToShard" for call in server.kinesis.calls)
+    assert is_fan_out == secured
     assert (found.lost, found.repeated, missing.lost) == (0, 0, 5)
     assert 0.1 < found.cpu < PATIENCE
     assert found.memory > 20
