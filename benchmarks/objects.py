@@ -54,7 +54,8 @@ def body_of(records: list[Record]) -> bytes:
                 }
                 for record in records
             ],
-        }
+        },
+        separators=(",", ":"),  # as the services write it
     ).encode()
 
 

@@ -186,7 +186,7 @@ class TestDeaggregate:
 
 def test_only_many_bytes_are_unpacked_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts are copied once more."""
-    large = Record(data=b"x" * (1 << 20), partition_key="k", sequence_number="9")
+    large = Record(data=b"x" * aggregation._CHUNK_SIZE, partition_key="k", sequence_number="9")
     expected = [*raw(large, 0), *((1, *row[1:]) for row in GOLDEN_ROWS)]
     assert rows([large, GOLDEN]) == expected
     assert len(rows([large])) == 1

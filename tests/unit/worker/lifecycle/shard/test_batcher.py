@@ -862,21 +862,36 @@ def test_aggregates_among_plain_records_are_unpacked_wherever_a_page_is_cut(
     assert [*chain(*found)] == [*chain(*expected)]
 
 
-def test_aggregates_that_are_left_of_a_page_are_unpacked(service: Service) -> None:
-    reading = batcher(service, skip_older_than=60)
+def test_of_a_page_only_what_is_delivered_is_unpacked_and_counted(service: Service) -> None:
+    budget = MemoryBudget(DEFAULT_HELD_BYTES)
+    reading = batcher(service, memory=budget, skip_older_than=60)
     service.next_from = WORKER_CLOCK + 1
-    old, old_aggregate = (
-        record(1, age_s=100),
-        msgspec.structs.replace(
-            aggregated(1, 2), approximate_arrival_timestamp=NOW_MS / 1000 - 100
-        ),
-    )
+    arrived = NOW_MS / 1000 - 100
+    old = replace(record(1), data=bytes(10_000), approximate_arrival_timestamp=arrived)
+    old_aggregate = replace(aggregated(1, 9), approximate_arrival_timestamp=arrived)
     service.pages = [
         page(old, aggregated(2, 2)),
         page(old_aggregate, record(3), record(4)),
-        page(old, record(5)),
+        page(old, record(5), record(6)),
+        page(record(5), record(6)),
     ]
-    assert [take(reading) for _ in range(3)] == [[b"0", b"1"], [b"3", b"4"], [b"5"]]
+    assert take(reading) == [b"0", b"1"]
+    found = [(take(reading), budget.held) for _ in range(3)]
+    assert [data for data, _ in found] == [[b"3", b"4"], [b"5", b"6"], [b"5", b"6"]]
+    assert len({held for _, held in found}) == 1
+
+
+def test_a_batch_of_aggregates_holds_what_its_user_records_take(service: Service) -> None:
+    budget = MemoryBudget(DEFAULT_HELD_BYTES)
+    reading = batcher(service, memory=budget)
+    (packed,) = aggregate([("k", None, bytes(1_000))] * 10)
+    held = []
+    for number in (1, 2):
+        service.pages = [page(replace(record(number), data=packed.data))]
+        assert len(take(reading) or ()) == 10
+        held.append(budget.held)
+    assert held[0] == held[1]
+    assert 2 * 10_000 < held[0] < 3 * 10_000, "before it is opened, 14 times its size"
 
 
 def test_before_the_first_page_behind_a_start_no_figure_is_known(service: Service) -> None:
