@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from sparkinesis.source.offsets import ANY_SHARD, Positions, start_of
 from sparkinesis.source.options.checked_options import Allowance
 from sparkinesis.source.planning.batch_end import AssembledEnd, Finding, NoRows, Walk, assemble
 from sparkinesis.source.planning.batch_instant import Choice, ReadOn, SampleAt, Wanted
 from sparkinesis.source.planning.kept import Kept
+from sparkinesis.source.planning.probe_threads import MOST_THREADS, threads_for
 from sparkinesis.source.planning.probing.end_in_shard import EndInShard, Resumption
 from sparkinesis.source.planning.probing.records_in_hand import Scale
 from sparkinesis.source.planning.probing.shard_prober import FIRST_LIMIT, ShardProber
@@ -23,6 +25,13 @@ SMALLEST_PROBE = 50
 SHORT_OF_TIP_MS = 250
 """The distance of a batch's end to the tip, if records must be found by time: a busy shard has a
 record that young."""
+
+MOST_IN_FLIGHT = MOST_THREADS
+"""The most probes of quiet shards whose requests one thread has sent, and not received: the calls
+under way are as many as by threads."""
+
+MOST_RECEIVED = 16 * 2**20
+"""Bytes of pages that wait for a thread; then all further shards are probed by threads."""
 
 MAX_LISTINGS = 12
 """Consecutive listings, a minute in all, to find a closed shard's children at a query's end."""
@@ -292,8 +301,57 @@ class StreamPlan:
             if shard_id in lineage.shards and not lineage.shards[shard_id].is_open:
                 prober.meet_end()
 
-        self._for_each(probers, probe)
+        try:
+            quiet = self._probe_quiet(probers, shards, limit, probe)
+            self._for_each({s: prober for s, prober in probers.items() if s not in quiet}, probe)
+        except BaseException:
+            for prober in probers.values():
+                prober.front.forget_sent()
+            raise
         return probers
+
+    def _probe_quiet(
+        self,
+        probers: Mapping[str, ShardProber],
+        shards: Mapping[str, Position],
+        limit: int | None,
+        probe: Callable[[str], None],
+    ) -> Collection[str]:
+        """Probe shards that stay quiet, with many requests in flight; return those shards.
+
+        The answers of others are left to their probes, and so are all shards where there are fewer
+        kept connections than half of the threads, which then open some.
+        """
+        in_flight: deque[str] = deque()
+        quiet: set[str] = set()
+        room, fewest = MOST_RECEIVED, threads_for(len(probers)) // 2
+
+        def receive(count: int) -> None:
+            # The last one first: the thread waits once, and finds the answers of the others.
+            nonlocal room
+            for shard_id in [in_flight.popleft() for _ in range(count)][::-1]:
+                size = probers[shard_id].front.receive() if room > 0 else 0
+                room -= size
+                if not size and room > 0:
+                    probe(shard_id)
+                    quiet.add(shard_id)
+
+        for shard_id, prober in probers.items():
+            if not prober.front.may_send_ahead(shards[shard_id]):
+                continue
+            is_sent = prober.send_ahead(limit)
+            while room > 0 and not is_sent and len(in_flight) > fewest:
+                receive(len(in_flight) // 2)
+                is_sent = room > 0 and prober.send_ahead(limit)
+            if not is_sent:
+                break
+            in_flight.append(shard_id)
+            if len(in_flight) == MOST_IN_FLIGHT:
+                receive(MOST_IN_FLIGHT // 2)
+            if room <= 0:
+                break
+        receive(len(in_flight))
+        return quiet
 
     def _prober(self, shard_id: str) -> ShardProber:
         probers = self._kept.probers

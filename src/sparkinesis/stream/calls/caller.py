@@ -64,6 +64,50 @@ class CallTarget(Protocol):
     def credentials(self) -> CredentialSource: ...
 
 
+class SentCall:
+    """An attempt whose request was sent before the call's turn came. For one thread at a time.
+
+    answer: waits for the answer, and raises botocore's errors; called once. sent_ms, sent_at: the
+    instant of the request, by ``wall_clock_ms`` and by ``clock``, that of the retries.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[], dict[str, Any]],
+        sent_ms: int,
+        sent_at: float,
+        clock: Callable[[], float],
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._answer, self._clock, self._wall_clock_ms = answer, clock, wall_clock_ms
+        self.sent_ms, self._sent_at = sent_ms, sent_at
+        self.got_ms = 0
+        """The wall clock (epoch ms) at the answer."""
+        self.seconds = 0.0
+        """The time from the request to the answer; 0 once this was taken: the call goes on."""
+        self._found: dict[str, Any] | Exception | None = None
+
+    def wait(self) -> dict[str, Any] | None:
+        """Wait for the answer and return it; None for an error, which `take` raises."""
+        if self._found is None:
+            try:
+                self._found = self._answer()
+            except Exception as error:  # noqa: BLE001 - raised later
+                self._found = error
+            self.got_ms = self._wall_clock_ms()
+            self.seconds = self._clock() - self._sent_at
+        return None if isinstance(self._found, Exception) else self._found
+
+    def take(self) -> dict[str, Any]:
+        """Wait for the answer and return it. Raises botocore's errors."""
+        answer = self.wait()
+        self.seconds = 0.0
+        if answer is None:
+            assert isinstance(self._found, Exception)
+            raise self._found
+        return answer
+
+
 class Caller:
     """Makes calls on one stream or queue. For any thread.
 
@@ -105,14 +149,17 @@ class Caller:
         position: Position | None = None,
         budget: AbstractContextManager[object] | None = None,
         retry: Retries | None = None,
+        sent: SentCall | None = None,
     ) -> _T:
         """Make ``call`` with boto3's client, with retries; each attempt enters ``budget``.
+
+        sent: the first attempt, if its request was sent ahead; ``call`` takes its answer.
 
         Raises sparkinesis's error for the last error of botocore, and what ``retry`` raises.
         """
         try:
             client = call_client(self._place)
-            attempt = functools.partial(self._attempt, operation, shard_id, call, client)
+            attempt = functools.partial(self._attempt, operation, shard_id, call, client, sent)
             if budget is not None:
                 attempt = functools.partial(_within, budget, attempt)
             return (retry or self._retry).call(
@@ -128,7 +175,7 @@ class Caller:
         self, operation: str, call: Callable[[Any], _T], shard_id: str | None = None
     ) -> _T:
         """Make ``call`` with boto3's client, in one attempt. Raises botocore's errors."""
-        return self._attempt(operation, shard_id, call, call_client(self._place))
+        return self._attempt(operation, shard_id, call, call_client(self._place), None)
 
     def when_created(
         self, describe: Callable[[], _Described], kind: str, gone: type[SparkinesisError]
@@ -168,7 +215,12 @@ class Caller:
             self.wait(_ASK_EVERY)
 
     def _attempt(
-        self, operation: str, shard_id: str | None, call: Callable[[Any], _T], client: Any
+        self,
+        operation: str,
+        shard_id: str | None,
+        call: Callable[[Any], _T],
+        client: Any,
+        sent: SentCall | None,
     ) -> _T:
         """Make one attempt, `understood`; if there are metrics, measured and traced.
 
@@ -177,7 +229,7 @@ class Caller:
         if self.metrics is OFF:
             return understood(call, client)
         clock = self._retry.clock
-        began = clock()
+        began = clock() - (0.0 if sent is None else sent.seconds)
         try:
             with self._tracing.call(operation, self._subject, shard_id):
                 found = understood(call, client)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 
 from sparkinesis.errors import ExpiredIteratorError, ServiceError
+from sparkinesis.stream.calls.caller import SentCall
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Attempts, Retries, RetryLaterError
-from sparkinesis.stream.page import MAX_RECORDS_PER_CALL, Fetched, split_page
+from sparkinesis.stream.page import MAX_RECORDS_PER_CALL, Fetched, Page, split_page
 from sparkinesis.stream.position import AfterRecord, Position
 from sparkinesis.stream.reading.budget import ShardBudget
 from sparkinesis.stream.reading.early_records import EarlyRecordFilter
@@ -64,6 +65,7 @@ class ShardCursor:
         self._position = position
         self._inclusive = inclusive
         self._iterator: str | None = None
+        self._sent: SentCall | None = None
         self._ends = EndCheck(client, shard_id, retry, budget if asks_twice else None)
         self._early_filter = EarlyRecordFilter(
             client.address, shard_id, position, inclusive=inclusive
@@ -74,6 +76,31 @@ class ShardCursor:
         budget = self._budget
         return (budget.iterators if self._iterator is None else budget.records).due_in()
 
+    def send_ahead(self, limit: int) -> bool:
+        """Send the request of the next `fetch`, with this limit, now; False if that cannot be.
+
+        Until then the cursor `waits`, or is told to `forget_sent`.
+        """
+        if self._iterator is not None:
+            self._sent = self._client.send_get_records(self.shard_id, self._iterator, limit)
+        return self._sent is not None
+
+    def receive(self) -> int:
+        """Wait for the answer to `send_ahead`; return its bytes, 0 if `fetch` makes no other call.
+
+        That is so for an open shard at its tip without a record.
+        """
+        answer = None if self._sent is None else self._sent.wait()
+        if answer is None:
+            return 1
+        page: Page = answer["Page"]
+        is_idle = not page.records and page.next_shard_iterator and not page.millis_behind_latest
+        return 0 if is_idle else max(1, answer["Size"])
+
+    def forget_sent(self) -> None:
+        """Let the next `fetch` make its call as usual."""
+        self._sent = None
+
     def fetch(self, limit: int = MAX_RECORDS_PER_CALL) -> Fetched:
         """Wait for the shard's budget, and return the next page. Do not call this `at_end`.
 
@@ -82,6 +109,7 @@ class ShardCursor:
         """
         while True:
             is_new = self._iterator is None
+            sent, self._sent = self._sent, None
             if self._iterator is None:
                 self._iterator = self._client.shard_iterator(
                     self.shard_id,
@@ -97,6 +125,7 @@ class ShardCursor:
                     limit,
                     budget=self._budget.records,
                     retry=self._retry,
+                    sent=sent,
                 )
             except ExpiredIteratorError as error:
                 if not (self.renews or is_new):

@@ -213,6 +213,24 @@ def test_threads_whose_calls_were_signed_before_the_correction_call_again(
     assert found == [200, 200]
 
 
+def test_requests_that_were_sent_before_the_correction_are_sent_again(server: RawServer) -> None:
+    _, direct = clients(server.endpoint)
+    request = SERVICES["kinesis"][1]
+    all_asked = threading.Barrier(2)
+
+    def answer(connection: socket.socket) -> bool:
+        all_asked.wait(30)  # so that two connections are kept
+        return FINE(connection)
+
+    with closing(direct), ThreadPoolExecutor(2) as threads:
+        assert direct.send_ahead("GetShardIterator", request) is None  # the first one of its kind
+        server.behaviours.extend([answer, answer, EXPIRED, EXPIRED, FINE, FINE])
+        list(threads.map(lambda _: outcome(direct, "kinesis"), range(2)))
+        answers = [direct.send_ahead("GetShardIterator", request) for _ in range(2)]
+        assert direct.send_ahead("GetShardIterator", request) is None
+        assert [answer()["ShardIterator"] for answer in answers] == ["7", "7"]
+
+
 def test_a_wrong_secret_is_not_taken_for_a_wrong_clock(
     server: RawServer, direct: DirectClient
 ) -> None:

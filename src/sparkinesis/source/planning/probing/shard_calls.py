@@ -140,6 +140,29 @@ class ShardFront:
             asks_twice=True,
         )
 
+    def may_send_ahead(self, position: Position) -> bool:
+        """Return True if `probe` would begin with a call now, and the shard was quiet just before.
+
+        Its first request may then be sent ahead.
+        """
+        cursor = self.cursor
+        if cursor is None or not self.is_quiet or not self._start.is_at(position):
+            return False
+        return not cursor.due_in()
+
+    def send_ahead(self, limit: int) -> bool:
+        """Send the first request of `probe` now; False if that cannot be."""
+        return self.cursor is not None and self.cursor.send_ahead(self._limit_of(limit))
+
+    def receive(self) -> int:
+        """Wait for the answer to `send_ahead`: see `ShardCursor.receive`."""
+        return 0 if self.cursor is None else self.cursor.receive()
+
+    def forget_sent(self) -> None:
+        """Forget the request that was sent ahead, if `probe` has not taken its answer."""
+        if self.cursor is not None:
+            self.cursor.forget_sent()
+
     def probe(
         self,
         position: Position,
@@ -233,14 +256,16 @@ class ShardFront:
         if not span or self.hand.size * lag_ms <= SMALL_PAGE * span:
             self.fetch_on(MAX_RECORDS_PER_CALL)
 
+    def _limit_of(self, limit: int) -> int:
+        """Return a call's limit: one more, as the record AT which the cursor begins is dropped."""
+        return min(limit + (not self._start.is_checked), MAX_RECORDS_PER_CALL)
+
     def _fetch(self, limit: int) -> Fetched:
         """Take the next records in hand, past the empty pages that the service may return."""
         cursor = self.cursor
         assert cursor is not None
         while True:
-            # One more record, as the record AT which the cursor begins is dropped.
-            extra = 0 if self._start.is_checked else 1
-            fetched = cursor.fetch(min(limit + extra, MAX_RECORDS_PER_CALL))
+            fetched = cursor.fetch(self._limit_of(limit))
             records = self._start.records_after(self._check, self._shard_id, fetched)
             self.at_tip = is_last(cursor, fetched)
             if records or self.at_tip:

@@ -72,6 +72,10 @@ class ShardProber:
         self.front.probe(position, check, scale, limit or self._limit, until_ms)
         self._update()
 
+    def send_ahead(self, limit: int | None = None) -> bool:
+        """Send the first request of `probe`, if `ShardFront.may_send_ahead`; False if it is not."""
+        return self.front.send_ahead(limit or self._limit)
+
     def meet_end(self) -> None:
         """Ask once more at the tip of a closed shard: its end may come after its last records."""
         if self.front.at_tip and not self.front.at_end:

@@ -41,6 +41,25 @@ _SENT_AT_ONCE = 16_384
 _BROKEN = (OSError, EOFError, ValueError)
 
 
+class SentRequest:
+    """A request whose answer is still to be received. It owns its connection until then."""
+
+    def __init__(self, connection: socket.socket, until: float, most: int) -> None:
+        """until, most: as of `read_body`."""
+        self.until, self.most = until, most
+        self._connection: socket.socket | None = connection
+
+    def __del__(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def take(self) -> socket.socket:
+        """Return the connection, which is the caller's from now on. Call it once."""
+        connection, self._connection = self._connection, None
+        assert connection is not None
+        return connection
+
+
 # A kept connection must never give a call the bytes of another call's answer. Nothing in an answer
 # says to which request it belongs, so a page of another shard would be taken for this shard's.
 #
@@ -94,14 +113,37 @@ class ConnectionPool:
         """
         until = time.monotonic() + bound.seconds
         connection = self._idle_connection() or self._connect()
-        # No sooner: over a slow line a long answer takes long, and nobody stands still.
-        expect(bound.seconds)
+        self._put(connection, request, bound, until)
+        return self._received(connection, until, bound.size)
+
+    def send_ahead(self, request: bytes, bound: Bound) -> SentRequest | None:
+        """Send a request over a kept connection; `receive` then waits for the answer only.
+
+        None if no connection is kept. Raises what `exchange` raises.
+        """
+        connection = self._idle_connection()
+        if connection is None:
+            return None
+        until = time.monotonic() + bound.seconds
+        self._put(connection, request, bound, until)
+        return SentRequest(connection, until, bound.size)
+
+    def receive(self, sent: SentRequest) -> HttpAnswer:
+        """Return the answer to a request. Raises what `exchange` raises."""
+        connection = sent.take()
+        try:
+            hurry(connection, sent.until, self._read_timeout)
+        except TimeoutError as error:
+            connection.close()
+            raise self._as_botocores(error) from error
+        return self._received(connection, sent.until, sent.most)
+
+    def _received(self, connection: socket.socket, until: float, most: int) -> HttpAnswer:
         timeout = self._read_timeout
         try:
-            self._send(connection, request, until)
             head, start = read_head(connection, until, timeout)
             body, may_be_kept = read_body(
-                self.url, connection, head, start, most=bound.size, until=until, timeout=timeout
+                self.url, connection, head, start, most=most, until=until, timeout=timeout
             )
         except _BROKEN as error:
             connection.close()
@@ -196,6 +238,18 @@ class ConnectionPool:
                 raise SSLError(endpoint_url=self.url, error=error) from error
             raise HTTPClientError(error=error) from error
         return connection
+
+    def _put(self, connection: socket.socket, request: bytes, bound: Bound, until: float) -> None:
+        # No sooner: over a slow line a long answer takes long, and nobody stands still.
+        expect(bound.seconds)
+        try:
+            self._send(connection, request, until)
+        except _BROKEN as error:
+            connection.close()
+            raise self._as_botocores(error) from error
+        except BaseException:
+            connection.close()
+            raise
 
     def _send(self, connection: socket.socket, request: bytes, until: float) -> None:
         hurry(connection, until, self._read_timeout)

@@ -16,7 +16,7 @@ from zlib_ng.zlib_ng import crc32
 
 from sparkinesis.metrics.health.liveness import CREDENTIALS, expect
 from sparkinesis.stream.calls.answers.guards import USUAL, Bound, UnreadError, decode_object
-from sparkinesis.stream.calls.direct.connection import ConnectionPools, trusted
+from sparkinesis.stream.calls.direct.connection import ConnectionPools, SentRequest, trusted
 from sparkinesis.stream.calls.direct.http_answer import HttpAnswer
 from sparkinesis.stream.calls.direct.signed_request import LearnedRequest, Signers
 from sparkinesis.stream.calls.direct.usual import UsualSettings
@@ -155,6 +155,26 @@ class DirectClient:
             return self._by_botocore().call(operation, request)
         return self._send(learned, keys, operation, encode(operation, request))
 
+    def send_ahead(
+        self, operation: str, request: Mapping[str, Any]
+    ) -> Callable[[], dict[str, Any]] | None:
+        """Send a call's request; return the function that waits for its answer, to be called once.
+
+        None if the call is to be made as usual: it is the first one of its kind, or botocore's, or
+        no connection is kept that it could use.
+        """
+        key, keys = self._kind(operation, request)
+        learned = self._learned.get(key)
+        if learned is None:
+            return None
+        body = encode(operation, request)
+        pool, bound = self._pools.of(learned.url), self._bounds.get(operation, USUAL)
+        skew = self._signers.skew
+        sent = pool.send_ahead(self._signed(learned, keys, body), bound)
+        if sent is None:
+            return None
+        return functools.partial(self._send, learned, keys, operation, body, sent=(sent, skew))
+
     def _call_in_cbor(self, operation: str, /, **request: Any) -> dict[str, Any]:
         from sparkinesis.stream.calls.answers.cbor import encode_request  # noqa: PLC0415 - no start needs it
 
@@ -190,14 +210,10 @@ class DirectClient:
             return error_code(error) in _REFUSALS or status_of(error) == _UNSUPPORTED
         return result_of(error, operation) not in {"throttled", "expired"}
 
-    def _learn(
+    def _kind(
         self, operation: str, request: Mapping[str, Any], *, in_cbor: bool = False
-    ) -> tuple[LearnedRequest | dict[str, Any] | None, Any]:
-        """Return a call's request and the credentials.
-
-        In the request's place, the answer, if botocore had to be asked and has sent it; None if
-        botocore has to send it.
-        """
+    ) -> tuple[tuple[object, ...], Any]:
+        """Return the kind of a call's request, as a key, and the credentials."""
         expect(CREDENTIALS)
         keys = None if self._credentials is None else self._credentials.get_frozen_credentials()
         account = getattr(keys, "account_id", None)
@@ -212,10 +228,22 @@ class DirectClient:
             request.get("ResourceARN"),
             request.get("TableName"),
         )
+        return key, keys
+
+    def _learn(
+        self, operation: str, request: Mapping[str, Any], *, in_cbor: bool = False
+    ) -> tuple[LearnedRequest | dict[str, Any] | None, Any]:
+        """Return a call's request and the credentials.
+
+        In the request's place, the answer, if botocore had to be asked and has sent it; None if
+        botocore has to send it.
+        """
+        key, keys = self._kind(operation, request, in_cbor=in_cbor)
         try:
             return self._learned[key], keys
         except KeyError:
             learned = None
+        account = getattr(keys, "account_id", None)
         if self._usual is not None and keys is not None and account is None:
             learned = self._usual.request(operation, request)
         if learned is None:
@@ -237,22 +265,19 @@ class DirectClient:
         body: bytes,
         *,
         in_cbor: bool = False,
+        sent: tuple[SentRequest, float] | None = None,
     ) -> dict[str, Any]:
+        """Make a call. sent: its request, if that was sent, and the correction of its signature."""
         pool = self._pools.by_url.get(learned.url) or self._pools.of(learned.url)
         bound = self._bounds.get(operation, USUAL)
-        signer = self._signers.of(learned.scope)
         exchange = pool.begin if operation in self._streamed else pool.exchange
         for is_last in (False, True):
-            skew = self._signers.skew
-            date, proof = signer.sign(keys, learned.canonical, body)
-            token = f"X-Amz-Security-Token: {keys.token}\r\n" if keys.token else ""
-            head = (
-                f"X-Amz-Date: {date}\r\n{token}Authorization: {proof}\r\n"
-                f"Content-Length: {len(body)}\r\n\r\n"
-            )
-            if head.count("\n") != (5 if token else 4) or not head.isascii():
-                raise _invalid_header()
-            answer = exchange(learned.head + head.encode() + body, bound)
+            if sent is not None:
+                answer, skew = pool.receive(sent[0]), sent[1]
+                sent = None
+            else:
+                skew = self._signers.skew
+                answer = exchange(self._signed(learned, keys, body), bound)
             if answer.status < 300:
                 return self._decoded(operation, answer, in_cbor)
             refusal = error_in_json(answer) if in_cbor else answer
@@ -261,6 +286,18 @@ class DirectClient:
             if is_last or not self._signers.corrects_clock(error, skew):
                 raise error
         raise AssertionError("unreachable")
+
+    def _signed(self, learned: LearnedRequest, keys: Any, body: bytes) -> bytes:
+        signer = self._signers.of(learned.scope)
+        date, proof = signer.sign(keys, learned.canonical, body)
+        token = f"X-Amz-Security-Token: {keys.token}\r\n" if keys.token else ""
+        head = (
+            f"X-Amz-Date: {date}\r\n{token}Authorization: {proof}\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        if head.count("\n") != (5 if token else 4) or not head.isascii():
+            raise _invalid_header()
+        return learned.head + head.encode() + body
 
     def _decoded(self, operation: str, answer: HttpAnswer, in_cbor: bool) -> dict[str, Any]:
         checksum = answer.headers.get("x-amz-crc32")

@@ -156,8 +156,18 @@ def connections(url: str = URL, context: Any = None, **options: Any) -> Connecti
     return ConnectionPool(url, context, **{"read_timeout": 10.0, "most_idle": 2, **options})
 
 
+def ahead(pool: ConnectionPool, request: bytes, bound: Bound) -> HttpAnswer:
+    """Send a request ahead, and receive the answer to it."""
+    if not pool._idle:
+        pool._idle.append(pool._connect())
+    sent = pool.send_ahead(request, bound)
+    assert sent is not None
+    return pool.receive(sent)
+
+
 CALLS: dict[str, Callable[[ConnectionPool, bytes, Bound], HttpAnswer]] = {
     "exchange": ConnectionPool.exchange,
+    "send_ahead": ahead,
     "begin": ConnectionPool.begin,
 }
 
@@ -377,7 +387,7 @@ def test_each_wait_ends_with_the_call_or_with_the_patience_for_a_read(
         now[0] += 1.0
 
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    whole = answer(b"x" * 90, "200 OK" if call == "exchange" else "400 Bad Request")
+    whole = answer(b"x" * 90, "400 Bad Request" if call == "begin" else "200 OK")
     pieces = [whole[:9], whole[9:-80], whole[-80:-40], whole[-40:]]
     wire = network.wire(answer(), pieces)
     made = connections(read_timeout=3.0)
@@ -390,6 +400,39 @@ def test_each_wait_ends_with_the_call_or_with_the_patience_for_a_read(
         with pytest.raises(ReadTimeoutError, match=URL):
             CALLS[call](made, REQUEST, Bound(seconds, 100))
     assert wire.waits == waits
+
+
+def test_time_that_passes_before_an_answer_is_awaited_is_the_calls(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    wire = network.wire(answer(), answer(), answer())
+    made = connections(read_timeout=10.0)
+    made.exchange(REQUEST, BOUND)
+    for passed, wait in ((15.0, 5.0), (21.0, None)):
+        sent = made.send_ahead(REQUEST, BOUND)
+        assert sent is not None
+        now[0] += passed
+        if wait is not None:
+            made.receive(sent)
+            assert wire.waits[-1] == wait
+            continue
+        with pytest.raises(ReadTimeoutError, match=URL):
+            made.receive(sent)
+    assert not wire.is_open
+
+
+def test_a_connection_whose_answer_nobody_awaits_is_closed(network: Network) -> None:
+    wire = network.wire(answer(), answer())
+    made = connections()
+    assert made.send_ahead(REQUEST, BOUND) is None  # none is kept
+    made.exchange(REQUEST, BOUND)
+    sent = made.send_ahead(REQUEST, BOUND)
+    assert made.send_ahead(REQUEST, BOUND) is None
+    assert wire.is_open
+    del sent
+    assert not wire.is_open
 
 
 def test_a_stream_owns_its_connection_and_is_not_bound_by_the_call(network: Network) -> None:
