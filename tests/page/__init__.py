@@ -1,5 +1,4 @@
 """The live page in a real Chromium: ``make test-page``. Skipped, with a message, without one.
 
-`picture` and `terminal` make the pictures of the docs; `thousand` measures the page with 1,000
-shards.
+`picture` and `terminal` make the pictures of the docs.
 """
