@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -181,14 +182,15 @@ def test_the_charts() -> None:
 
 
 def test_the_charts_are_of_an_hour_and_bounded() -> None:
-    def last(*times: float) -> list[float]:
-        points: tuple[ChartPoint, ...] = ()
+    def last(*times: float, before: Sequence[float] = ()) -> list[float]:
+        points = tuple(ChartPoint(at, 1, None, None) for at in before)
         for at in times:
             points = with_point(points, ChartPoint(at, 1, None, None))
         return [points[0].at, points[-1].at, len(points)]
 
     assert last(*range(0, 7200, 10)) == [3590, 7190, 361]
-    assert last(*(n / 100 for n in range(7300))) == [1, 72.99, 7200]
+    many = [n / 100 for n in range(7200)]
+    assert last(72.0, 72.01, before=many) == [0.02, 72.01, 7200]
     assert last(500, 100) == [100, 100, 1], "a clock that was set back begins anew"
 
 
