@@ -424,11 +424,6 @@ class Seeing(Held):
         self.is_down = False
         self.seen: list[tuple[str, list[int]]] = []
 
-    def prepare(self, pending: Any) -> None:
-        super().prepare(pending)
-        place = f"{pending.at.sequence_number}, prepared"
-        self.seen.append((place, sorted(numbers(self.folder))))
-
     def checkpoint(self, at: Any, timestamp_ms: int | None = None, **more: Any) -> None:
         if self.is_down:
             raise LeaseTableUnavailableError("no answer")
@@ -459,18 +454,10 @@ class Case(Shard):
     held: Seeing
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        filesystem, self.faults = flaky()
-        self.sinks = ShardSinks()
-        self.sink = shard(self.sinks).sink(str(folder), N, filesystem=filesystem)
+        sinks = ShardSinks()
+        self.sink = shard(sinks).sink(folder, N)
         self.storing = Storing(self.sink)
-        super().__init__(
-            Skip(),
-            held=Seeing(folder),
-            sinks=self.sinks,
-            processor=self.storing,
-            task_backoff=1.0,
-        )
+        super().__init__(Skip(), held=Seeing(folder), sinks=sinks, processor=self.storing)
 
     def deliver(self, *records: int) -> None:
         self.add(*records)
@@ -481,35 +468,6 @@ class Case(Shard):
 @pytest.fixture
 def case(tmp_path: Path) -> Case:
     return Case(tmp_path)
-
-
-def test_files_come_before_the_checkpoint(case: Case) -> None:
-    case.deliver(1, 2)
-    assert visible_files(case.folder) == []
-    case.checkpointer.checkpoint()
-    case.checkpointer.checkpoint()
-    case.deliver(3)
-    case.checkpointer.prepare().checkpoint()
-    case.deliver(4)
-    case.checkpointer.reset("TRIM_HORIZON")
-    case.checkpointer.take_reset()
-    case.deliver(5)
-    case.checkpointer.end()
-    case.checkpointer.checkpoint()
-    assert case.held.seen == [
-        ("2", [1, 2]),
-        ("3, prepared", [1, 2, 3]),
-        ("3", [1, 2, 3]),
-        ("TRIM_HORIZON", [1, 2, 3, 4]),
-        ("SHARD_END", [1, 2, 3, 4, 5]),
-    ]
-
-
-def test_rows_without_records_are_stored_by_a_checkpoint_too(case: Case) -> None:
-    case.sink.write([{"n": 1}])
-    case.checkpointer.checkpoint()
-    assert numbers(case.folder) == [1]
-    assert case.held.seen == []
 
 
 @pytest.mark.parametrize(
@@ -546,18 +504,6 @@ def test_what_another_thread_wrote_meanwhile_is_not_taken_back(case: Case) -> No
     assert case.held.seen == [("2", [1])]
 
 
-def test_storage_that_fails_gives_no_record_up(case: Case) -> None:
-    """The policy says to skip, and is not asked."""
-    case.deliver(1)
-    case.storing.checkpoint_after = {"3"}
-    case.faults.fail("open", times=3)
-    case.deliver(2, 3, 4)
-    assert case.held.seen == [("3", [1, 2, 3])]
-    assert case.setting.now == 1003.0, "three waits of task_backoff"
-    case.checkpointer.checkpoint()
-    assert case.held.seen[-1] == ("4", [1, 2, 3, 4])
-
-
 def test_rows_stored_without_their_checkpoint_are_not_stored_again(case: Case) -> None:
     case.deliver(1)
     case.held.is_down = True
@@ -566,18 +512,6 @@ def test_rows_stored_without_their_checkpoint_are_not_stored_again(case: Case) -
     case.held.is_down = False
     case.checkpointer.checkpoint()
     assert case.held.seen == [("1", [1])]
-
-
-def test_nothing_is_stored_under_a_lost_lease(case: Case) -> None:
-    case.deliver(1)
-    case.held.held = False
-    with pytest.raises(LeaseLostError):
-        case.checkpointer.checkpoint()
-    assert visible_files(case.folder) == []
-    case.sinks.close()
-    assert case.sink.buffered_rows == 0
-    with pytest.raises(LeaseLostError, match=f"{SHARD} of stream s .*were refused"):
-        case.sink.write([{"n": 2}])
 
 
 def test_commits_are_measured_and_what_is_not_stored_does_not_count(tmp_path: Path) -> None:

@@ -714,13 +714,6 @@ def test_a_job_in_a_slot_that_had_one_is_a_restart_and_its_worker_is_not_another
     assert play.restarts.count == 1
 
 
-def test_a_task_that_spark_runs_again_is_a_restart() -> None:
-    play = started()
-    play.then(breaks("0"))
-    play.then(joins("new", attempt=1))
-    assert play.restarts.count == 1
-
-
 def test_a_second_copy_of_a_task_is_none_until_it_takes_over() -> None:
     play = started()
     play.then(joins("copy", attempt=1))

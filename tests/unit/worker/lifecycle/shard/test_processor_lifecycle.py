@@ -11,7 +11,6 @@ import pytest
 from sparkinesis.errors import (
     LeaseLostError,
     LeaseTableUnavailableError,
-    ProcessorError,
     SparkinesisError,
 )
 from sparkinesis.events import CheckpointRefused, TaskFailed
@@ -103,14 +102,6 @@ def test_before_a_lease_is_released_the_processor_is_asked_and_then_checkpointed
     assert [one.metric for one in end.tally.series()] == ["shutdown.duration"]
 
 
-def test_a_mistake_in_the_program_ends_the_worker() -> None:
-    end = End(checkpoint_seconds=9.0)
-    error = ProcessorError("a coroutine")
-    end.processor.then = fail(error)
-    end.calls.shutdown_requested()
-    assert (end.failed, end.written, end.told.events) == ([error], [], [])
-
-
 def test_a_last_checkpoint_that_is_refused_is_told_as_what_it_is() -> None:
     end = End(checkpoint_seconds=9.0)
     for error, kind, failures in (
@@ -155,11 +146,3 @@ def test_a_shard_ends_with_a_checkpoint_of_its_processor() -> None:
     end.calls.shard_ended()
     assert end.processor.called == ["shard_ended"] * 3, "what has ended is not ended again"
     assert end.written == ["SHARD_END"]
-
-
-def test_rows_that_follow_the_processors_own_checkpoint_of_the_end_are_stored() -> None:
-    end = End()
-    end.processor.then = lambda checkpointer: checkpointer.checkpoint()
-    with patch.object(end.shard.checkpointer, "_flush") as flush:
-        end.calls.shard_ended()
-    assert flush.call_count == 2
