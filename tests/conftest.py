@@ -65,7 +65,6 @@ _MORE = (
     "tests/integration/queue/test_start.py",
     "tests/integration/stream/test_following.py::test_an_idle_shard_is_asked_once_a_second",
     "tests/integration/stream/test_following.py::test_what_comes_later_is_not_there_now",
-    "tests/integration/ui/test_command.py",
     "tests/integration/worker/test_archive_example.py",
     "tests/integration/worker/test_deleted_table.py",
     "tests/integration/worker/test_exactly_once.py::test_kills",

@@ -334,25 +334,6 @@ def test_a_shard_that_closed_before_is_there_and_has_nothing() -> None:
             assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_a_record_that_is_gone_is_told() -> None:
-    clock = ManualClock()
-    with LocalServer(clock=clock, limits=None) as server:
-        kinesis = make_streams(server, s=1)
-        numbers = []
-        for data in (b"old", b"new"):
-            done = kinesis.put_record(StreamName="s", Data=data, PartitionKey="k")
-            numbers.append(done["SequenceNumber"])
-            clock.advance(20 * 3_600_000)
-        gone, kept = numbers
-        given = ("--shard", FIRST_SHARD, "--from", gone, "--to", kept)
-        result = call("tail", "s", *given, *place_of(server))
-    assert (result.returncode, result.stdout) == (0, "new\n")
-    assert result.stderr == (
-        f"Note: {FIRST_SHARD} has no record {gone} any more, or never had it. The first one behind "
-        f"is {kept}.\n"
-    )
-
-
 def test_all_that_is_wrong_with_a_tail_is_told_at_once(server: LocalServer) -> None:
     result = call("tail", "a/b", "--from", "noon", *place_of(server))
     assert result.returncode == 1

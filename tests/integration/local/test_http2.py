@@ -113,17 +113,6 @@ def test_calls_share_a_connection_and_answer_as_over_http_1(server: LocalServer)
     assert (logged.region, logged.access_key) == ("us-east-1", "x")
 
 
-def test_cbor_and_errors_in_cbor(server: LocalServer) -> None:
-    with Http2Client(server.endpoint_url) as client:
-        made = client.call("CreateStream", cbor2.dumps({"StreamName": "s", "ShardCount": 1}), CBOR)
-        assert (made.status, bytes(made.body), made.headers["content-type"]) == (200, b"", CBOR)
-        error = client.call("DescribeStream", cbor2.dumps({"StreamName": "none"}), CBOR)
-        assert cbor2.loads(error.body)["__type"] == "ResourceNotFoundException"
-        assert error.headers["x-amzn-errortype"] == "ResourceNotFoundException"
-        empty = client.call("ListStreams", b"", CBOR)
-        assert cbor2.loads(empty.body)["__type"] == "SerializationException"
-
-
 def test_a_preface_in_pieces_and_http_1_beside_it(server: LocalServer, kinesis: Any) -> None:
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
     with connected(server.endpoint_url) as raw:

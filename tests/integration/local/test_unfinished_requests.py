@@ -257,13 +257,11 @@ def test_connections_over_the_limit_are_refused_until_one_is_closed(
 
 
 @pytest.mark.parametrize("body", [b"[" * 5_000_000, b'{"a":' * 1_000_000, b'{"a":[[' * 600_000])
-@pytest.mark.parametrize("target", ["Kinesis_20131202.PutRecords", "Kinesis_20131202.ListStreams"])
 def test_json_that_is_nested_too_deeply_is_refused(
-    server: LocalServer, caplog: pytest.LogCaptureFixture, target: str, body: bytes
+    server: LocalServer, caplog: pytest.LogCaptureFixture, body: bytes
 ) -> None:
-    request = head("X", body).replace(b"Kinesis_20131202.X", target.encode())
     with connected(server.endpoint_url) as sock:
-        sock.sendall(request + body)
+        sock.sendall(head("PutRecords", body) + body)
         status, said = answer(sock)
         assert (status, json.loads(said)["__type"]) == (400, "SerializationException")
         sock.sendall(head("ListStreams", b"{}") + b"{}")

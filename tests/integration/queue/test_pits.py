@@ -58,19 +58,6 @@ def test_2_records_that_wait_are_extended_like_those_that_run(
     assert not scene.receive(), "no other receiver gets one of them"
 
 
-def test_2_a_handler_that_blocks_does_not_keep_others_from_being_extended(
-    scene: QueueScene, held_up: Handled
-) -> None:
-    """The holds of ten handlers that all block are extended, ten in a call."""
-    scene.put(*[b"%d" % number for number in range(10)])
-    scene.start(held_up, concurrency=10)
-    held_up.wait(10)
-    scene.pass_time(0.75 * VISIBILITY)
-    eventually(lambda: scene.calls("UpdateQueueRecordsVisibility") >= 1)
-    scene.pass_time(0.5 * VISIBILITY)
-    assert not scene.receive()
-
-
 def test_3_a_hold_that_was_lost_is_never_acknowledged(scene: QueueScene, held_up: Handled) -> None:
     scene.put(b"slow")
     scene.fail("UpdateQueueRecordsVisibility", lambda _: Fault.error("ThrottlingException"))
@@ -472,15 +459,6 @@ def test_10_acknowledgements_that_fail_bound_what_is_received(
     worker = scene.start(handled, concurrency=20)
     eventually(lambda: not worker._keeper.has_room)
     assert worker.in_hand < 400
-
-
-def test_10_acknowledgements_share_calls(scene: QueueScene, held_up: Handled) -> None:
-    scene.put(*[b"%d" % number for number in range(20)])
-    worker = scene.start(held_up, concurrency=20)
-    held_up.wait(20)
-    held_up.gate.set()
-    eventually(lambda: worker.in_hand == 0)
-    assert scene.calls("AcknowledgeQueueRecords") < 20
 
 
 def aggregate(*datas: bytes) -> bytes:

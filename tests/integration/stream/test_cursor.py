@@ -27,129 +27,9 @@ from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from sparkinesis.stream.reading.shard_cursor import ShardCursor
 from tests.failing import Failing
 from tests.integration.stream.conftest import SHARD, START_MS
-from tests.streams import put, records_of
+from tests.streams import put, records_of, split
 
 STARTS = ["horizon", "instant", "record", "record itself"]
-
-
-@pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("counts", [[2, 1, 1], [8], [9]])
-def test_what_is_not_kept_comes_again_and_nothing_else(
-    server: LocalServer, kinesis: Any, start: str, counts: list[int]
-) -> None:
-    """From wherever reading began, and though the shard ends with the page."""
-    put(kinesis, "s", [b"%d" % number for number in range(8)], "k")
-    kinesis.split_shard(StreamName="s", ShardToSplit=SHARD, NewStartingHashKey=str(2**127))
-    client = StreamClient(StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url))
-    first = client.get_records(SHARD, client.shard_iterator(SHARD, TRIM_HORIZON), 1).page.records[0]
-    positions: dict[str, Position] = {
-        "horizon": TRIM_HORIZON,
-        "instant": AtTimestamp(START_MS - 1_000),
-        "record": AfterRecord(first.sequence_number),
-        "record itself": AfterRecord(first.sequence_number),
-    }
-    budget = ShardBudget(Pace(0.0, 0.0))
-    options: dict[str, Any] = {"inclusive": True} if start == "record itself" else {}
-    cursor = ShardCursor(client, budget, SHARD, positions[start], **options)
-    given: list[bytes] = []
-    for count in [*counts, None, None]:
-        if cursor.at_end:
-            break
-        fetched = cursor.fetch()
-        if count is not None:
-            fetched = cursor.keep(fetched, count)
-            if count < 8:
-                assert not cursor.at_end
-                assert fetched.page.millis_behind_latest, "more is to come"
-                assert not fetched.page.child_shards
-        given += [record.data for record in fetched.page.records]
-    expected = [b"%d" % number for number in range(8)]
-    assert given == (expected[1:] if start == "record" else expected)
-    assert cursor.at_end
-    assert len(fetched.page.child_shards or ()) == 2
-
-
-@pytest.mark.parametrize("named", ["NextShardIterator", "ChildShards"], ids=["named", "unnamed"])
-def test_only_a_closed_shard_ends(
-    server: LocalServer,
-    clock: ManualClock,
-    kinesis: Any,
-    caplog: pytest.LogCaptureFixture,
-    named: str,
-) -> None:
-    """Though no answer has an iterator, and the end names its children or does not."""
-    lost = Fault(omit=frozenset({"NextShardIterator", named}))
-    server.kinesis.faults = Failing("GetRecords", then=lost)
-    put(kinesis, "s", [b"0", b"1", b"2"], "k")
-    client = StreamClient(StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url))
-    cursor = ShardCursor(client, ShardBudget(Pace(0.0, 0.0)), SHARD, TRIM_HORIZON)
-    given = [record.data for _ in range(4) for record in cursor.fetch(1).page.records]
-    assert given == [b"0", b"1", b"2"]
-    ended_while_open = cursor.at_end
-    assert caplog.text.count("ListShards shows the shard as open. Reading goes on at") == 1
-    kinesis.split_shard(StreamName="s", ShardToSplit=SHARD, NewStartingHashKey=str(2**127))
-    if named == "ChildShards":
-        clock.advance(1_999)
-        cursor.fetch()
-        assert server.kinesis.calls.count("ListShards") == 1, "open shards are taken to be open"
-        clock.advance(1)
-    assert not cursor.fetch().page.records
-    assert (ended_while_open, cursor.at_end) == (False, True)
-    assert server.kinesis.calls.count("ListShards") == (1 if named == "NextShardIterator" else 2)
-
-
-@pytest.mark.parametrize("is_inclusive", [False, True])
-def test_a_sequence_number_that_is_refused_once_is_asked_for_again(
-    server: LocalServer, kinesis: Any, is_inclusive: bool
-) -> None:
-    """Each way to read at a record asks by this call: queries, workers, `tail`, `leases`."""
-    put(kinesis, "s", [b"0", b"1"], "k")
-    waits: list[float] = []
-    retry = Backoff(sleep=waits.append)
-    address = StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url)
-    client = StreamClient(address, retry)
-    page = client.get_records(SHARD, client.shard_iterator(SHARD, TRIM_HORIZON), 1).page
-    position = AfterRecord(page.records[0].sequence_number)
-    refusal = Fault.error("InvalidArgumentException", "no such number")
-    server.kinesis.faults = Failing("GetShardIterator", refusal)
-    try:
-        budget = ShardBudget(Pace(0.0, 0.0))
-        cursor = ShardCursor(client, budget, SHARD, position, inclusive=is_inclusive)
-        read = [record.data for record in cursor.fetch().page.records]
-        assert read == ([b"0", b"1"] if is_inclusive else [b"1"])
-        assert waits == [0.5]
-        server.kinesis.faults = Failing("GetShardIterator", refusal, times=2)
-        with pytest.raises(PositionNotFoundError, match=r"asked twice.*no such number"):
-            client.shard_iterator(SHARD, position)
-        assert waits == [0.5, 0.5]
-    finally:
-        server.kinesis.faults = None
-
-
-def test_a_page_that_stays_bad_is_an_error_that_names_its_place_and_is_fetched_anew(
-    server: LocalServer, kinesis: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put(kinesis, "s", [b"%d" % number for number in range(4)], "k")
-    encode = JsonCodec._page
-    bad = [True, True]
-
-    def encode_page(codec: JsonCodec, page: Any) -> bytes:
-        answer = json.loads(encode(codec, page))
-        if len(answer["Records"]) == 3 and bad:
-            bad.pop()
-            answer["Records"][1]["SequenceNumber"] = ""
-        return json.dumps(answer).encode()
-
-    monkeypatch.setattr(JsonCodec, "_page", encode_page)
-    address = StreamAddress("s", region="us-east-1", endpoint=server.endpoint_url)
-    client = StreamClient(address, Backoff(give_up_after=0))
-    cursor = ShardCursor(client, ShardBudget(Pace(0.0, 0.0)), SHARD, TRIM_HORIZON)
-    (first,) = cursor.fetch(1).page.records
-    place = f"SequenceNumber is not a number.*{SHARD} of stream 's'.* {first.sequence_number}"
-    for _ in range(2):
-        with pytest.raises(ServiceError, match=place):
-            cursor.fetch()
-    assert [record.data for record in cursor.fetch().page.records] == [b"1", b"2", b"3"]
 
 
 FREE = Pace(0.0, 0.0)
@@ -199,6 +79,112 @@ def reading(server: LocalServer, kinesis: Any) -> Reading:
 
 def datas(fetched: Fetched) -> list[bytes]:
     return [record.data for record in fetched.page.records]
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("counts", [[2, 1, 1], [8], [9]])
+def test_what_is_not_kept_comes_again_and_nothing_else(
+    reading: Reading, start: str, counts: list[int]
+) -> None:
+    """From wherever reading began, and though the shard ends with the page."""
+    put(reading.kinesis, "s", [b"%d" % number for number in range(8)], "k")
+    split(reading.kinesis, "s")
+    client = reading.client()
+    first = client.get_records(SHARD, client.shard_iterator(SHARD, TRIM_HORIZON), 1).page.records[0]
+    positions: dict[str, Position] = {
+        "horizon": TRIM_HORIZON,
+        "instant": AtTimestamp(START_MS - 1_000),
+        "record": AfterRecord(first.sequence_number),
+        "record itself": AfterRecord(first.sequence_number),
+    }
+    options = {"inclusive": True} if start == "record itself" else {}
+    cursor = reading.cursor(positions[start], **options)
+    given: list[bytes] = []
+    for count in [*counts, None, None]:
+        if cursor.at_end:
+            break
+        fetched = cursor.fetch()
+        if count is not None:
+            fetched = cursor.keep(fetched, count)
+            if count < 8:
+                assert not cursor.at_end
+                assert fetched.page.millis_behind_latest, "more is to come"
+                assert not fetched.page.child_shards
+        given += [record.data for record in fetched.page.records]
+    expected = [b"%d" % number for number in range(8)]
+    assert given == (expected[1:] if start == "record" else expected)
+    assert cursor.at_end
+    assert len(fetched.page.child_shards or ()) == 2
+
+
+@pytest.mark.parametrize("named", ["NextShardIterator", "ChildShards"], ids=["named", "unnamed"])
+def test_only_a_closed_shard_ends(
+    reading: Reading, clock: ManualClock, caplog: pytest.LogCaptureFixture, named: str
+) -> None:
+    """Though no answer has an iterator, and the end names its children or does not."""
+    lost = Fault(omit=frozenset({"NextShardIterator", named}))
+    put(reading.kinesis, "s", [b"0", b"1", b"2"], "k")
+    calls = reading.server.kinesis.calls
+    calls.clear()
+    reading.server.kinesis.faults = Failing("GetRecords", then=lost)
+    cursor = reading.cursor()
+    given = [record.data for _ in range(4) for record in cursor.fetch(1).page.records]
+    assert given == [b"0", b"1", b"2"]
+    ended_while_open = cursor.at_end
+    assert caplog.text.count("ListShards shows the shard as open. Reading goes on at") == 1
+    split(reading.kinesis, "s")
+    calls.clear()
+    if named == "ChildShards":
+        clock.advance(1_999)
+        cursor.fetch()
+        assert calls.count("ListShards") == 0, "open shards are taken to be open"
+        clock.advance(1)
+    assert not cursor.fetch().page.records
+    assert (ended_while_open, cursor.at_end) == (False, True)
+    assert calls.count("ListShards") == (0 if named == "NextShardIterator" else 1)
+
+
+@pytest.mark.parametrize("is_inclusive", [False, True])
+def test_a_sequence_number_that_is_refused_once_is_asked_for_again(
+    reading: Reading, is_inclusive: bool
+) -> None:
+    """Each way to read at a record asks by this call: queries, workers, `tail`, `leases`."""
+    position = reading.put(b"0")
+    reading.put(b"1")
+    refused = ("GetShardIterator", Fault.error("InvalidArgumentException", "no such number"))
+    reading.answer(refused)
+    found = datas(reading.cursor(position, inclusive=is_inclusive).fetch())
+    assert found == ([b"0", b"1"] if is_inclusive else [b"1"])
+    assert reading.waits == [0.5]
+    reading.answer(refused, refused)
+    with pytest.raises(PositionNotFoundError, match=r"asked twice.*no such number"):
+        reading.client().shard_iterator(SHARD, position)
+    assert reading.waits == [0.5, 0.5]
+
+
+def test_a_page_that_stays_bad_is_an_error_that_names_its_place_and_is_fetched_anew(
+    reading: Reading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading.put(*(b"%d" % number for number in range(4)))
+    encode = JsonCodec._page
+    bad = [True, True]
+
+    def encode_page(codec: JsonCodec, page: Any) -> bytes:
+        answer = json.loads(encode(codec, page))
+        if len(answer["Records"]) == 3 and bad:
+            bad.pop()
+            answer["Records"][1]["SequenceNumber"] = ""
+        return json.dumps(answer).encode()
+
+    monkeypatch.setattr(JsonCodec, "_page", encode_page)
+    client = reading.client(give_up_after=0)
+    cursor = ShardCursor(client, ShardBudget(FREE), SHARD, TRIM_HORIZON)
+    (first,) = cursor.fetch(1).page.records
+    place = f"SequenceNumber is not a number.*{SHARD} of stream 's'.* {first.sequence_number}"
+    for _ in range(2):
+        with pytest.raises(ServiceError, match=place):
+            cursor.fetch()
+    assert [record.data for record in cursor.fetch().page.records] == [b"1", b"2", b"3"]
 
 
 @pytest.mark.parametrize("start", STARTS)

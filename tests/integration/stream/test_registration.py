@@ -227,15 +227,6 @@ def test_many_who_look_at_a_moment_ask_once(
     assert find(arn) is None
 
 
-def test_a_streams_arn_is_asked_for_once(
-    server: LocalServer, client: StreamClient, register: Register
-) -> None:
-    assert client.describe().retention_ms > 0
-    register()
-    assert client.stream_arn().endswith(":stream/s")
-    assert server.kinesis.calls.count("DescribeStreamSummary") == 1
-
-
 def consumer_of(name: str, status: str) -> dict[str, str]:
     return {
         "ConsumerName": name,

@@ -7,7 +7,6 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -82,21 +81,3 @@ def test_orders_reach_the_service(run_application: Callable[..., Result]) -> Non
         assert orders == sorted(orders, key=int), "in order for each customer"
     assert {order: calls for order, calls in service.calls.items() if calls > 1} == {"7": 3}
     assert 25 < service.most <= 50
-
-
-def test_the_program_runs_again_in_the_same_process(
-    run_application: Callable[..., Result], tmp_path: Path
-) -> None:
-    """Its semaphore, which is of the module, was used by a worker before."""
-    service = Service({})
-    few = PROGRAM.replace("Semaphore(50)", "Semaphore(10)")  # so that some wait for it
-    with serving(service) as url:
-        names: dict[str, Any] = {}
-        exec(few.replace(URL, url).replace("/tmp/dead-letters", str(tmp_path)), names)
-        for _ in range(2):
-            service.taken.clear()
-            result = run_application(names["application"], ORDERS, shards=2)
-            assert result.failures == ()
-            delivered = {order for orders in service.taken.values() for order in orders}
-            assert len(delivered) == 400
-    assert [*tmp_path.iterdir()] == []

@@ -13,12 +13,8 @@ import pytest
 from sparkinesis import (
     Application,
     CredentialSource,
-    DeadLetter,
     ProcessorError,
-    Retry,
-    Skip,
     Stop,
-    aggregate,
 )
 from sparkinesis.queue import NewQueue, QueueApplication, QueueOptions, QueueRecord
 from sparkinesis.testing import QueueRun, Sandbox
@@ -246,26 +242,6 @@ def test_a_second_delivery_makes_no_dead_letter(kinesis: Sandbox) -> None:
         kinesis.advance(10)
         assert (sorted(run.acknowledged), run.dead_letters) == ([b"a", b"b"], [])
         assert sorted(handler.done) == [b"a", b"a", b"b"]
-
-
-@pytest.mark.parametrize("policy", [Skip(), Retry(2, then=DeadLetter(lambda _: None))])
-def test_records_that_are_given_up(kinesis: Sandbox, policy: Any) -> None:
-    handler = Handler(b=10)
-    with kinesis.queue(application(handler.handle, on_error=policy)) as run:
-        run.put(LETTERS)
-        kinesis.advance(60)
-        assert sorted(run.acknowledged) == [b"a", b"b", b"c"]
-    assert handler.done == [b"a", b"c"]
-
-
-def test_the_user_records_of_an_aggregate(kinesis: Sandbox) -> None:
-    (blob,) = aggregate([("k", None, letter.encode()) for letter in "abc"])
-    handler = Handler(b=1)
-    with kinesis.queue(application(handler.handle)) as run:
-        run.put([blob])
-        assert (handler.done, run.acknowledged) == ([b"a", b"c"], [])
-        kinesis.advance(10)
-        assert run.acknowledged == [b"a", b"b", b"c"]
 
 
 def test_an_error_that_ends_the_application_ends_the_test(kinesis: Sandbox) -> None:

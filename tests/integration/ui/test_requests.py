@@ -6,6 +6,7 @@ import http.client
 import itertools
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from sparkinesis.errors import OptionError
 from sparkinesis.local import LocalServer
 from sparkinesis.ui.serving import LivePage
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests.command import call, failure, place_of
 from tests.deploy.calls import only
 from tests.integration.ui.conftest import Serve
 from tests.journal import Journal
@@ -266,3 +268,10 @@ def test_a_page_that_was_closed_serves_nothing(page: LivePage, serve: Serve) -> 
 def test_the_token_is_not_shown_by_accident(page: LivePage) -> None:
     assert urlsplit(page.url).fragment not in repr(page)
     assert len(urlsplit(page.url).fragment) >= 32
+
+
+def test_without_its_package_the_command_says_what_to_install(
+    server: LocalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "bokeh.server.server", None)
+    assert "pip install 'sparkinesis[ui]'" in failure(call("ui", "app", *place_of(server)))

@@ -373,16 +373,6 @@ def test_keys_are_those_of_the_environment_and_not_shown(monkeypatch: pytest.Mon
     assert "secret" not in f"{keys!r} {keys}"
 
 
-def test_an_answer_and_an_error_are_as_by_botocore(server: RawServer) -> None:
-    for service in REQUESTS:
-        plain, direct = clients(server.endpoint, service)
-        assert direct._usual is not None
-        for answer in (FINE, REFUSED):
-            server.behaviours.extend([answer] * 2)
-            found = [outcome(client, service) for client in (plain, direct)]
-            assert found[0] == found[1]
-
-
 def test_botocore_is_opened_for_what_is_not_known() -> None:
     opened: list[str] = []
 
