@@ -1,4 +1,4 @@
-"""The option `columns`: a read, a streaming query and a table that have a part of the columns."""
+"""The option `columns`: a read and a streaming query that have a part of the columns."""
 
 from __future__ import annotations
 
@@ -68,14 +68,3 @@ def test_a_streaming_query_has_the_wanted_columns(
     assert [(*row,) for row in spark.sql("SELECT * FROM few ORDER BY data").collect()] == [
         (b"%d" % n,) for n in range(5)
     ]
-
-
-def test_a_table_has_the_wanted_columns(spark: SparkSession, server: LocalServer) -> None:
-    options = "streamName 'flights', columns 'shardId,data'"
-    spark.sql(f"CREATE TABLE few_columns USING kinesis OPTIONS ({options})")
-    try:
-        spark.sql("INSERT INTO few_columns (data) VALUES (X'35')")
-        rows = spark.sql("SELECT * FROM few_columns ORDER BY data").collect()
-    finally:
-        spark.sql("DROP TABLE few_columns")
-    assert [(*row,) for row in rows] == [("shardId-000000000000", b"%d" % n) for n in range(6)]

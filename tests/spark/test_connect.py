@@ -38,9 +38,9 @@ from tests.spark.cluster import python_with_dependencies
 from tests.spark.connect_server import ConnectServer, connect_server
 from tests.spark.fleet_run import processed, start_connect_fleet
 from tests.spark.glue import glue_registry
+from tests.spark.printed import exports
 from tests.spark.query_process import group_process, kill, wait_until
 from tests.spark.test_payloads import GLUE, GLUE_SHOWN, put_glue_records
-from tests.spark.test_readme import exports
 from tests.streams import merge_neighbours, put, records_of, shard_ids, split
 from tests.tallies import Tallied, counted
 
@@ -229,53 +229,42 @@ def test_a_query_of_a_session_is_watched(
     kinesis.delete_stream(StreamName="watched")
 
 
-def test_a_session_has_the_parts_of_records_of_the_glue_schema_registry(
-    server: ConnectServer, kinesis_server: LocalServer, kinesis: Any
-) -> None:
-    """The program of docs/payloads.md."""
-    kinesis.create_stream(StreamName="flights", ShardCount=1)
-    is_remote = "\nassert type(spark).__module__.startswith('pyspark.sql.connect')"
-    with glue_registry() as (client, endpoint):
-        put_glue_records(kinesis, client)
-        ran = subprocess.run(
-            [sys.executable, "-c", GLUE.text + is_remote],
-            env={
-                **os.environ,
-                **exports(kinesis_server.endpoint_url),
-                "SPARK_REMOTE": server.remote,
-                "AWS_ENDPOINT_URL_GLUE": endpoint,
-            },
-            capture_output=True,
-            text=True,
-            timeout=pace.seconds(180),
-            check=False,
-        )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    assert ran.stdout.strip() == GLUE_SHOWN.strip()
-    kinesis.delete_stream(StreamName="flights")
-
-
-def test_changes_of_dynamodb(
-    kinesis_server: LocalServer, kinesis: Any, server: ConnectServer
-) -> None:
-    """The program of docs/payloads.md, whose function has the server parse the item's types."""
-    service = SERVICES["dynamodb"]
-    kinesis.create_stream(StreamName="flights", ShardCount=1)
-    put(kinesis, "flights", service.records + service.damaged, key="any")
+def run_on(server: ConnectServer, program: str, **environment: str) -> str:
+    """Run a program of docs/payloads.md as a client of the server; return its output."""
     ran = subprocess.run(
-        [sys.executable, "-c", service.program.text],
-        env={
-            **os.environ,
-            **exports(kinesis_server.endpoint_url),
-            "SPARK_REMOTE": server.remote,
-        },
+        [sys.executable, "-c", program],
+        env={**os.environ, "SPARK_REMOTE": server.remote, **environment},
         capture_output=True,
         text=True,
         timeout=pace.seconds(180),
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
-    assert ran.stdout.strip() == service.shown.strip()
+    return ran.stdout.strip()
+
+
+def test_a_session_has_the_parts_of_records_of_the_glue_schema_registry(
+    server: ConnectServer, kinesis_server: LocalServer, kinesis: Any
+) -> None:
+    kinesis.create_stream(StreamName="flights", ShardCount=1)
+    is_remote = "\nassert type(spark).__module__.startswith('pyspark.sql.connect')"
+    ours = exports(kinesis_server.endpoint_url)
+    with glue_registry() as (client, endpoint):
+        put_glue_records(kinesis, client)
+        ours["AWS_ENDPOINT_URL_GLUE"] = endpoint
+        assert run_on(server, GLUE.text + is_remote, **ours) == GLUE_SHOWN.strip()
+    kinesis.delete_stream(StreamName="flights")
+
+
+def test_changes_of_dynamodb(
+    kinesis_server: LocalServer, kinesis: Any, server: ConnectServer
+) -> None:
+    """The function of the program has the server parse the item's types."""
+    service = SERVICES["dynamodb"]
+    kinesis.create_stream(StreamName="flights", ShardCount=1)
+    put(kinesis, "flights", service.records + service.damaged, key="any")
+    ours = exports(kinesis_server.endpoint_url)
+    assert run_on(server, service.program.text, **ours) == service.shown.strip()
     kinesis.delete_stream(StreamName="flights")
 
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+PAGE = (ROOT / "docs" / "errors.md").read_text("utf-8")
+"""The page that names the conditions of these errors."""
+
+
 def run(spark: SparkSession, server: LocalServer, checkpoint: str, **options: str) -> str:
     """Start a query, let it fail, and return what the user is told."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
@@ -49,38 +53,43 @@ def paragraph(text: str, kind: str) -> str:
 
 
 def test_a_missing_stream(spark: SparkSession, server: LocalServer, checkpoint: str) -> None:
-    said = paragraph(run(spark, server, checkpoint, streamName="flihgts"), "StreamNotFoundError")
+    told = run(spark, server, checkpoint, streamName="flihgts")
+    said = paragraph(told, "StreamNotFoundError")
     assert "There is no stream 'flihgts' in us-east-1 at http://127.0.0.1" in said
     assert "The region is that of the option region." in said
     assert "Check the spelling of the option streamName" in said
     assert "Stream flihgts under account" in said
+    conditions = re.findall(r"\[([A-Z_]+)\]", told)
+    assert conditions[:2] == ["STREAM_FAILED", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR"]
+    assert all(f"`{name}`" in PAGE for name in conditions)
 
 
 def test_an_unknown_option(spark: SparkSession, server: LocalServer, checkpoint: str) -> None:
-    said = paragraph(run(spark, server, checkpoint, initalPosition="latest"), "OptionError")
+    told = run(spark, server, checkpoint, initalPosition="latest")
+    said = paragraph(told, "OptionError")
     assert "has no option 'initalposition'. Did you mean initialPosition?" in said
     assert "For read and readStream it takes: streamName" in said
     assert "aggregation" not in said
+    assert told.startswith("[PYTHON_DATA_SOURCE_ERROR]")
+    assert "`PYTHON_DATA_SOURCE_ERROR`" in PAGE
 
 
-@pytest.mark.parametrize("is_restart", [False, True])
-def test_an_option_of_another_use(
-    spark: SparkSession, server: LocalServer, checkpoint: str, *, is_restart: bool
+def test_an_option_of_another_use_at_a_restart(
+    spark: SparkSession, server: LocalServer, checkpoint: str
 ) -> None:
     """PySpark hides what the source raises when it makes its reader."""
-    if is_restart:
-        server.client("kinesis", "us-east-1").create_stream(StreamName="flights", ShardCount=1)
-        query = (
-            spark.readStream.format("kinesis")
-            .options(streamName="flights", region="us-east-1", endpoint=server.endpoint_url)
-            .option("initialPosition", "trim_horizon")
-            .load()
-            .writeStream.format("noop")
-            .option("checkpointLocation", checkpoint)
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
+    server.client("kinesis", "us-east-1").create_stream(StreamName="flights", ShardCount=1)
+    query = (
+        spark.readStream.format("kinesis")
+        .options(streamName="flights", region="us-east-1", endpoint=server.endpoint_url)
+        .option("initialPosition", "trim_horizon")
+        .load()
+        .writeStream.format("noop")
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
     said = paragraph(run(spark, server, checkpoint, startingPosition="latest"), "OptionError")
     assert said.startswith("The option startingPosition is for read, not for readStream")
 
@@ -96,30 +105,11 @@ def test_a_task_that_fails(spark: SparkSession, server: LocalServer) -> None:
         rows.write.format("kinesis").options(**options).mode("append").save()
     said = paragraph(str(caught.value), "RecordRefusedError")
     assert "256" in said
-
-
-def test_the_conditions_that_the_page_of_errors_names(
-    spark: SparkSession, server: LocalServer, checkpoint: str
-) -> None:
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
-    page = (ROOT / "docs" / "errors.md").read_text("utf-8")
-    told = run(spark, server, checkpoint, streamName="flihgts")
-    conditions = re.findall(r"\[([A-Z_]+)\]", told)
-    with pytest.raises(PySparkException) as option:
-        spark.readStream.format("kinesis").option("initalPosition", "latest").load()
-    server.client("kinesis").create_stream(StreamName="flights", ShardCount=1)
-    rows = spark.range(1).selectExpr("'' AS partitionKey", "'a' AS data")
-    options = {"streamName": "flights", "endpoint": server.endpoint_url, "region": "us-east-1"}
-    with pytest.raises(PySparkException) as task:
-        rows.write.format("kinesis").options(**options).mode("append").save()
-    assert conditions[:2] == ["STREAM_FAILED", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR"]
-    assert option.value.getCondition() == "PYTHON_DATA_SOURCE_ERROR"
-    assert task.value.getCondition() == "PYTHON_EXCEPTION"
-    for name in {*conditions, "PYTHON_DATA_SOURCE_ERROR", "PYTHON_EXCEPTION"}:
-        assert f"`{name}`" in page
-    assert "`An exception was thrown from the Python worker`" in page
-    assert "An exception was thrown from the Python worker" in str(task.value)
+    assert caught.value.getCondition() == "PYTHON_EXCEPTION"
+    thrown = "An exception was thrown from the Python worker"
+    assert thrown in str(caught.value)
+    assert f"`{thrown}`" in PAGE
+    assert "`PYTHON_EXCEPTION`" in PAGE
 
 
 ANOTHER_PYTHON = """

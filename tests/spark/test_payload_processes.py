@@ -20,8 +20,8 @@ from sparkinesis.local.java import use_java
 from tests import pace
 from tests.documents import Block
 from tests.spark.glue import FIXTURE, add_schema, add_version, glue_registry, header
+from tests.spark.printed import exports
 from tests.spark.test_payloads import AVRO, AVRO_SHOWN, GLUE_AVRO
-from tests.spark.test_readme import exports
 from tests.streams import put
 
 if TYPE_CHECKING:

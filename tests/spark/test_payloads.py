@@ -4,28 +4,25 @@ Those of Avro need a package of Spark: they are in ``test_payload_processes.py``
 processors and queues are run by ``tests/integration/testing/test_payloads.py``.
 """
 
+# ruff: noqa: F811 - fixtures
+
 from __future__ import annotations
 
-import gzip
-import zlib
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
 from google.protobuf import descriptor_pb2
-from pyspark.sql.streaming.query import StreamingQuery
 
-from sparkinesis.functions import glue_record, gunzip
+from sparkinesis.functions import glue_record
 from sparkinesis.local import LocalServer
-from tests.documents import ROOT, Block, tables
+from tests.documents import ROOT, tables
 from tests.producers import PROGRAMS, SERVICES, SHOWN
-from tests.snippets.running import process_and_stop
 from tests.spark.glue import FIXTURE, add_schema, glue_registry, header
-from tests.spark.reading import python_environment
-from tests.spark.test_readme import exports
+from tests.spark.printed import Run, kinesis, run, server  # noqa: F401 - fixtures
 from tests.streams import put
 
 if TYPE_CHECKING:
@@ -36,42 +33,6 @@ _, JSON, CSV, AVRO, PROTOBUF, GLUE, GLUE_AVRO = PROGRAMS[: -2 * len(SERVICES)]
 CSV_SHOWN, AVRO_SHOWN, PROTOBUF_SHOWN, GLUE_SHOWN = SHOWN[: -len(SERVICES)]
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalServer]:
-    """One server for all programs: Spark starts new Python processes for another environment."""
-    with LocalServer(port=0, limits=None) as running:
-        yield running
-
-
-@pytest.fixture
-def kinesis(server: LocalServer) -> Iterator[Any]:
-    """A client of the local Kinesis, whose stream of one shard keeps the order of records."""
-    client = server.client("kinesis", "eu-west-1")
-    client.create_stream(StreamName="flights", ShardCount=1)
-    yield client
-    client.delete_stream(StreamName="flights")
-
-
-@pytest.fixture
-def run(
-    spark: SparkSession, server: LocalServer, tmp_path: Path
-) -> Iterator[Callable[[Block], dict[str, Any]]]:
-    """Runs a program in the session that the tests share; returns the program's variables."""
-
-    def run_program(program: Block) -> dict[str, Any]:
-        names: dict[str, Any] = {"__name__": "__main__"}
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(StreamingQuery, "awaitTermination", process_and_stop)
-            exec(program.text.replace("/tmp/", f"{tmp_path}/"), names)
-        return names
-
-    with python_environment(spark, exports(server.endpoint_url)):
-        yield run_program
-
-
-Run = Callable[[Block], dict[str, Any]]
-
-
 def put_in_order(kinesis: Any, records: list[bytes]) -> None:
     put(kinesis, "flights", records, key="any")
 
@@ -80,7 +41,7 @@ def test_json(run: Run, kinesis: Any, spark: SparkSession, tmp_path: Path) -> No
     (table,) = (each for each in tables(PAGE) if "`isBad`" in each.head)
     rows = [(data.strip("`"), *values) for data, *values, _ in table.rows]
     put_in_order(kinesis, [data.encode() for data, *_ in rows])
-    run(JSON)
+    run(JSON.text)
     stored = spark.read.parquet(str(tmp_path / "flights")).collect()
     assert sorted(
         (row.data.decode(), row.plane or "", str(row.delay or ""), str(row.isBad).lower())
@@ -94,7 +55,7 @@ def test_json(run: Run, kinesis: Any, spark: SparkSession, tmp_path: Path) -> No
 
 def test_lines_of_csv(run: Run, kinesis: Any, capsys: pytest.CaptureFixture[str]) -> None:
     put_in_order(kinesis, [b"N14228,11\nN24211,late\r\nN619AA\n", b"N804JB,-3"])
-    run(CSV)
+    run(CSV.text)
     assert capsys.readouterr().out.strip() == CSV_SHOWN.strip()
 
 
@@ -104,7 +65,7 @@ def test_what_services_write(
 ) -> None:
     service = SERVICES[name]
     put_in_order(kinesis, service.records + service.damaged)
-    run(service.program)
+    run(service.program.text)
     assert capsys.readouterr().out.strip() == service.shown.strip()
 
 
@@ -129,7 +90,7 @@ def test_protobuf(
 ) -> None:
     (tmp_path / "flights.desc").write_bytes(flights_proto())
     put_in_order(kinesis, [b"\x0a\x06N14228\x10\x0b", b"late"])
-    run(PROTOBUF)
+    run(PROTOBUF.text)
     assert capsys.readouterr().out.strip() == PROTOBUF_SHOWN.strip()
 
 
@@ -154,7 +115,7 @@ def test_records_of_the_glue_schema_registry(
     run: Run, kinesis: Any, registry: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     put_glue_records(kinesis, registry)
-    run(GLUE)
+    run(GLUE.text)
     assert capsys.readouterr().out.strip() == GLUE_SHOWN.strip()
 
 
@@ -182,22 +143,6 @@ for peer in ("java", "python"):
         record = b64decode(FIXTURE[peer][compression])
         GLUE_RECORDS[record] = (ID, b64decode(FIXTURE["avro"]))
 
-ZIPPED = gzip.compress(b"payload")
-GZIPPED = {
-    ZIPPED: b"payload",
-    ZIPPED + ZIPPED: b"payloadpayload",
-    gzip.compress(b""): b"",
-    ZIPPED[:-1]: None,
-    ZIPPED + b"more": None,
-    ZIPPED[:12] + b"?" + ZIPPED[13:]: None,
-    zlib.compress(b"payload"): None,
-    b"\x1f\x8b": None,
-    b"payload": None,
-    b"": None,
-    None: None,
-}
-"""Records, and what `gunzip` makes of them."""
-
 
 def frame(spark: SparkSession, records: list[bytes | None]) -> DataFrame:
     rows = [(None if record is None else bytearray(record),) for record in records]
@@ -208,15 +153,6 @@ def results(data: DataFrame, column: Column) -> list[Any]:
     return [row[0] for row in data.select(column).collect()]
 
 
-def test_each_record_of_glue_has_its_parts_and_others_are_null(spark: SparkSession) -> None:
-    records = frame(spark, [*GLUE_RECORDS])
-    assert results(records, glue_record("data")) == [*GLUE_RECORDS.values()]
-    assert results(records, glue_record(records.data)) == [*GLUE_RECORDS.values()]
-    assert records.select(glue_record("data")).dtypes == [
-        ("glue_record", "struct<schemaId:string,payload:binary>")
-    ]
-
-
 def test_a_text_counts_as_its_bytes(spark: SparkSession) -> None:
     texts = spark.createDataFrame([("\x03\0" + "5" * 15 + "\u00e9 late",)], "data STRING")
     assert results(texts, glue_record("data")) == [
@@ -224,19 +160,16 @@ def test_a_text_counts_as_its_bytes(spark: SparkSession) -> None:
     ]
 
 
-def test_each_gzip_is_opened_and_others_are_null(spark: SparkSession) -> None:
-    records = frame(spark, [*GZIPPED])
-    assert results(records, gunzip("data")) == [*GZIPPED.values()]
-    assert records.select(gunzip("data")).dtypes == [("gunzip", "binary")]
-
-
-def test_arrow_types_for_large_values_are_taken(spark: SparkSession) -> None:
+@pytest.mark.parametrize("large", ["false", "true"])
+def test_each_record_of_glue_has_its_parts_and_others_are_null(
+    spark: SparkSession, large: str
+) -> None:
+    """Whichever types Arrow has for its values."""
     setting = "spark.sql.execution.arrow.useLargeVarTypes"
-    spark.conf.set(setting, "true")
+    spark.conf.set(setting, large)
     try:
-        assert results(frame(spark, [*GLUE_RECORDS]), glue_record("data")) == [
-            *GLUE_RECORDS.values()
-        ]
+        records = frame(spark, [*GLUE_RECORDS])
+        assert results(records, glue_record(records.data)) == [*GLUE_RECORDS.values()]
     finally:
         spark.conf.unset(setting)
 

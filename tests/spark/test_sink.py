@@ -1,4 +1,4 @@
-"""Writing out of Spark, and what a user is told when it cannot be done."""
+"""Writing out of a streaming query. Batches are written by `test_readme` and `test_sql`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.engine import query_of
 from tests.spark.reading import REGION, read_stream
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture
@@ -21,26 +21,12 @@ def sink(server: LocalServer) -> dict[str, str]:
     return {"streamName": "copy", "endpoint": server.endpoint_url, "region": REGION}
 
 
-def flights(spark: SparkSession, count: int) -> DataFrame:
-    return spark.range(count).selectExpr(
-        "concat('plane ', id % 7) AS partitionKey", "concat('flight ', id) AS data"
-    )
-
-
 def read_all(server: LocalServer) -> list[tuple[str, str]]:
     """All user records of the stream, by our source without Spark."""
     server.kinesis.limits = None
     query = query_of(server, "copy")
     rows = [row for batch in query.drain() for row in batch.rows]
     return sorted((row["partitionKey"], row["data"].decode()) for row in rows)
-
-
-def test_a_batch_query_writes_each_row_once(
-    spark: SparkSession, server: LocalServer, sink: dict[str, str]
-) -> None:
-    rows = flights(spark, 800)
-    rows.write.format("kinesis").options(**sink).mode("append").save()
-    assert read_all(server) == sorted(map(tuple, rows.collect()))
 
 
 def test_a_streaming_query_copies_a_stream(

@@ -25,7 +25,7 @@ from sparkinesis.stream.calls.direct.usual import UsualSettings, usual_settings
 from sparkinesis.stream.calls.session import client_of, open_session
 from tests.certificates import self_signed, serving_context
 from tests.integration.stream.direct.both import FINE, clients, decode, outcome
-from tests.integration.stream.direct.raw_server import RawServer, http, serving
+from tests.integration.stream.direct.raw_server import http, serving
 
 pytestmark = pytest.mark.usefixtures("usual")
 
