@@ -357,5 +357,5 @@ def test_attempts_of_botocores_retries_have_no_effect(
     with serving() as server:
         server.behaviours.extend([http(b"", "500 Oops")] * 2)
         for client in clients(server.endpoint):
-            assert outcome(client, "kinesis")[3][0] == 500
+            assert outcome(client, "kinesis")[3]["HTTPStatusCode"] == 500
     assert len(server.requests) == 2
