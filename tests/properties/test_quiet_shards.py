@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from sparkinesis.errors import SparkinesisError
 from sparkinesis.local import Fault, LocalServer, ManualClock
 from sparkinesis.metrics.catalogue import CALL_DURATION
 from sparkinesis.metrics.tally import Tally
@@ -44,6 +43,8 @@ class Asking(StreamClient):
 
     def __init__(self, address: StreamAddress, clock: ManualClock) -> None:
         super().__init__(address, Backoff(sleep=no_wait), wall_clock_ms=clock)
+        self.ends_at = ""
+        """The shard at which the user ends the plan."""
         self.forget()
 
     def forget(self) -> None:
@@ -52,6 +53,8 @@ class Asking(StreamClient):
         self.taken = self.most_in_flight = 0
 
     def send_get_records(self, shard_id: str, *of: Any) -> SentCall | None:
+        if shard_id == self.ends_at:
+            raise KeyboardInterrupt
         sent = super().send_get_records(shard_id, *of)
         if sent is not None:
             self.ahead.append(shard_id)
@@ -270,12 +273,11 @@ def test_a_plan_that_fails_leaves_no_answer_to_the_next_one(scene: Scene) -> Non
     start = next_end(planner, BEGIN)
     keep_connections(scene.client, 16)
     scene.put_everywhere()
-    scene.server.kinesis.faults = Failing(
-        "GetRecords", then=Fault.error("AccessDeniedException"), shard=min(scene.shards)
-    )
-    with pytest.raises(SparkinesisError):
+    scene.client.ends_at = sorted(scene.shards)[20]
+    with pytest.raises(KeyboardInterrupt):
         next_end(planner, start)
-    scene.server.kinesis.faults = None
+    assert len(scene.client.ahead) == 20
+    scene.client.ends_at = ""
     scene.put_everywhere()
     scene.clock.advance(1000)
     assert next_end(planner, start) == next_end(scene.one_by_one(), start)
