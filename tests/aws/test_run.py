@@ -109,7 +109,9 @@ def test_the_time_limit_ends_the_probes_and_all_is_removed(
 ) -> None:
     used = bench(server, seconds=1.0)
     assert check(used) == 1
-    assert "the time limit was reached in probe at_timestamp" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "the time limit was reached in probe at_timestamp" in error
+    assert error.count("the time limit") == 1, "no other probe begins"
     assert left_on(server) == []
 
 
