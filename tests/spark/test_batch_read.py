@@ -113,21 +113,9 @@ def test_push_down_needs_to_be_enabled_in_the_session(
         read(spark, resharded, filterPushdown="true").count()
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"startingPosition": "yesterday"}, "OptionError: The option startingPosition is"),
-        ({"initialPosition": "latest"}, "The option initialPosition is for readStream, not for"),
-        ({"startingPosition": '{"shardId-9": "7"}'}, "names shard shardId-9, which stream"),
-    ],
-)
-def test_a_mistake_is_explained(
-    spark: SparkSession, server: LocalServer, options: dict[str, str], said: str
-) -> None:
+def test_a_mistake_is_explained(spark: SparkSession, server: LocalServer) -> None:
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     server.client("kinesis").create_stream(StreamName="flights", ShardCount=1)
-    with pytest.raises(PySparkException) as caught:
-        read(spark, server, **options).collect()
-    # Spark hands on the names of options in lower case.
-    assert said.lower() in str(caught.value).lower()
+    with pytest.raises(PySparkException, match="names shard shardId-9, which stream"):
+        read(spark, server, startingPosition='{"shardId-9": "7"}').collect()

@@ -20,7 +20,6 @@ from sparkinesis.metrics.catalogue import (
     QUERY_LAG,
     QUERY_LAG_MAX,
     QUERY_LAG_MEAN,
-    QUERY_LATE_ROWS,
     QUERY_LIMIT_FILLED,
     QUERY_PLANNING_DURATION,
     QUERY_PROBES,
@@ -33,11 +32,11 @@ from sparkinesis.metrics.tally import Distribution, Tally
 from sparkinesis.source.watched_query import kinesis_sources, lags_of
 from sparkinesis.status import StreamLag
 from tests.pace import eventually
-from tests.spark.reading import read_stream, rows_dropped
+from tests.spark.reading import read_stream
 from tests.streams import active_shards, put, split
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 HOUR = 3_600_000
@@ -86,17 +85,15 @@ class Scene:
     def shards(self) -> set[str]:
         return {shard["ShardId"] for shard in active_shards(self.kinesis, self.name)}
 
-    def read(self, **options: str) -> DataFrame:
-        endpoint = self._server.endpoint_url
-        return read_stream(
-            self.spark, endpoint, self.name, shardCallsPerSecond="unlimited", **options
+    def run(self, name: str | None = None, **options: str) -> StreamingQuery:
+        frame = read_stream(
+            self.spark,
+            self._server.endpoint_url,
+            self.name,
+            shardCallsPerSecond="unlimited",
+            **options,
         )
-
-    def run(
-        self, name: str | None = None, frame: DataFrame | None = None, **options: str
-    ) -> StreamingQuery:
-        writer = (self.read(**options) if frame is None else frame).writeStream.format("noop")
-        writer = writer.option("checkpointLocation", self._checkpoint)
+        writer = frame.writeStream.format("noop").option("checkpointLocation", self._checkpoint)
         self.started.append((writer if name is None else writer.queryName(name)).start())
         return self.started[-1]
 
@@ -209,59 +206,30 @@ def test_data_loss_is_counted_whether_the_query_goes_on_or_fails(
     eventually(lambda: memory.values(name, QUERY_ROWS) == {(scene.name,): 2})
 
 
-def test_rows_that_a_watermark_drops_are_counted_as_spark_does(
-    scene: Scene, watch: QueryWatch, memory: Memory
+def test_a_running_query_is_watched_and_served_with_its_worst_twenty_shards(
+    scene: Scene, memory: Memory
 ) -> None:
-    from pyspark.sql import functions as f  # noqa: PLC0415 - a module of many seconds
-
-    scene.create(1)
-    event = scene.read().select(f.col("data").cast("string").cast("timestamp").alias("time"))
-    windows = event.withWatermark("time", "10 seconds").groupBy(f.window("time", "10 seconds"))
-    query = scene.run("late", windows.count())
-    scene.put(b"2026-01-01 12:00:00")
-    eventually(lambda: is_read(query, 1))
-    scene.put(b"2026-01-01 13:00:00")
-    eventually(lambda: is_read(query, 2))
-    # Spark adds up rows of the same window before it looks whether they are late.
-    scene.put(*(b"2026-01-01 11:0%d:00" % n for n in range(7)))
-    eventually(lambda: is_read(query, 9))
-    eventually(lambda: memory.values("late", QUERY_ROWS) == {(scene.name,): 9})
-    dropped = rows_dropped(query.recentProgress)
-    assert dropped == 7
-    assert memory.values("late", QUERY_LATE_ROWS) == {(): dropped}
-
-
-def test_of_thirty_shards_the_worst_twenty_are_shown(scene: Scene, memory: Memory) -> None:
-    """The query runs before it is watched, and has no name."""
     scene.create(30)
     scene.put(*(b"%d" % n for n in range(300)))
-    query = scene.run()
+    query = scene.run("served")
     eventually(lambda: is_read(query, 300))
-    with sparkinesis.watch(scene.spark, exporters=[memory]):
-        name = str(query.id)
-        assert len(memory.values(name, QUERY_LAG)) == 20, "at once, from the last progress"
-        assert memory.values(name, QUERY_LAG_MAX) == {(scene.name,): 0}
-        assert memory.values(name, QUERY_ROWS) == {}, "counted from now on"
-        scene.put(*(b"%d" % n for n in range(30)))
-        eventually(lambda: memory.values(name, QUERY_ROWS) == {(scene.name,): 30})
-    assert len(sparkinesis.lag(query)[scene.name].shards_ms) == 20
-
-
-def test_the_driver_serves_its_queries_to_prometheus(scene: Scene) -> None:
-    scene.create(2)
-    scene.put(*(b"%d" % n for n in range(40)))
-    with sparkinesis.watch(scene.spark, http="127.0.0.1:0") as watch:
+    with sparkinesis.watch(scene.spark, exporters=[memory], http="127.0.0.1:0") as watch:
 
         def page(path: str) -> str:
             with urllib.request.urlopen(f"{watch.url}{path}") as response:
                 text: str = response.read().decode()
                 return text
 
-        query = scene.run("served")
-        rows = f'sparkinesis_query_rows_total{{query="served",stream="{scene.name}"}} 40.0'
+        assert len(memory.values("served", QUERY_LAG)) == 20, "at once, from the last progress"
+        assert memory.values("served", QUERY_LAG_MAX) == {(scene.name,): 0}
+        assert memory.values("served", QUERY_ROWS) == {}, "counted from now on"
+        scene.put(*(b"%d" % n for n in range(30)))
+        rows = f'sparkinesis_query_rows_total{{query="served",stream="{scene.name}"}} 30.0'
         eventually(lambda: rows in page("/metrics"))
-        lag = f'sparkinesis_query_lag_seconds{{query="served",shard="{min(scene.shards())}"'
-        assert lag in page("/metrics")
+        assert memory.values("served", QUERY_ROWS) == {(scene.name,): 30}
+        lag = 'sparkinesis_query_lag_seconds{query="served",shard="'
+        assert page("/metrics").count(lag) == 20
+        assert len(sparkinesis.lag(query)[scene.name].shards_ms) == 20
         told = json.loads(page("/status"))["queries"]["served"]
         assert told["running"]
         assert told["lag"][scene.name]["max_ms"] == 0
