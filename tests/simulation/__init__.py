@@ -15,7 +15,7 @@ the source of the package, and name the invariant that catches each.
 Kinds of histories: `own_store` with `storing` and `store_rules`; `outages`; `led` with `led_rules`;
 `relaxed` with `relaxed_rules`; `holding`; `ways`; `subscribing`, over `connection`, `subscription`
 and `consumers`. A history that fails is reduced and told (`story`): paste the first lines of the
-story into `test_regressions`. Folders: `query`, `queues`, `ranges`, `several`.
+story into `test_regressions`. Folders: `query`, `queues`, `several`.
 
 A worker takes time and randomness from `sparkinesis.stream.timing.Timing`. Code that waits takes
 its clock from there, or uses ``threading`` by the module's name, which the simulation replaces.

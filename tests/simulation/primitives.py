@@ -8,19 +8,21 @@ seed decides.
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import functools
 import importlib
+import pkgutil
 import queue
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import Any
-from unittest import mock
 
-from tests.simulation import reach
 from tests.simulation.coroutines import Asyncio
 from tests.simulation.scheduler import Scheduler, Task
 
@@ -373,18 +375,39 @@ class Threading:
         return id(self._scheduler.current)
 
 
-@functools.cache
-def _replaced() -> list[tuple[ModuleType, str]]:
-    """The modules of the package that use threads, and the names in them to replace.
+NEVER_REPLACED = ("sparkinesis.local", "sparkinesis.stream.kpl.envelope")
+"""The local Kinesis serves simulated worlds without its server, each call as one step; and the
+unpacking of large aggregates waits for nothing but the processor."""
 
-    Found once a world is played: the whole package is read and imported for it.
+_REAL = {
+    id(real): name
+    for name, real in {
+        "threading": threading,
+        "queue": queue,
+        "asyncio": asyncio,
+        "Future": concurrent.futures.Future,
+        "ThreadPoolExecutor": concurrent.futures.ThreadPoolExecutor,
+    }.items()
+}
+
+
+@functools.cache
+def _replaced() -> list[tuple[dict[str, Any], str, str]]:
+    """The places to replace: a module's names, the name in it, and what it stands for.
+
+    Everything that a world may run is imported first: what it imported later would stay real.
     """
-    found = []
-    for use in reach.uses():
-        if use.is_replaced:
-            name = use.module.removesuffix(".py").replace("/", ".")
-            found.append((importlib.import_module(f"sparkinesis.{name}"), use.name))
-    return found
+    for folder in ("lease", "metrics", "queue", "source", "stream", "worker"):
+        package = importlib.import_module(f"sparkinesis.{folder}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    return [
+        (vars(module), name, _REAL[id(value)])
+        for path, module in list(sys.modules.items())
+        if path.startswith("sparkinesis.") and not path.startswith(NEVER_REPLACED)
+        for name, value in vars(module).items()
+        if id(value) in _REAL
+    ]
 
 
 @contextmanager
@@ -399,7 +422,11 @@ def installed(scheduler: Scheduler) -> Iterator[None]:
             scheduler, workers, thread_name_prefix
         ),
     }
-    with ExitStack() as stack:
-        for module, name in _replaced():
-            stack.enter_context(mock.patch.object(module, name, replacements[name]))
+    before = [(names, name, names[name]) for names, name, _ in _replaced()]
+    for names, name, real in _replaced():
+        names[name] = replacements[real]
+    try:
         yield
+    finally:
+        for names, name, was in before:
+            names[name] = was

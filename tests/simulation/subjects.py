@@ -6,7 +6,6 @@ from typing import Any
 
 from tests.simulation.query.subject import SUBJECT as QUERIES
 from tests.simulation.queues.subject import QUEUES
-from tests.simulation.ranges.subject import RANGES
 from tests.simulation.several.subject import SEVERAL
 from tests.simulation.subject import Subject
 from tests.simulation.workers import (
@@ -31,6 +30,5 @@ SUBJECTS: tuple[Subject[Any], ...] = (
     LED,
     SEVERAL,
     QUERIES,
-    RANGES,
     QUEUES,
 )

@@ -26,6 +26,7 @@ class Call:
 
     at: float
     process: Process
+    consumer_arn: str
     shard_id: str
     error: str | None
     connection: Connection | None
@@ -54,7 +55,7 @@ class SubscriptionClient:
     def subscribe_to_shard(self, **request: Any) -> Any:
         task = self._scheduler.current
         assert task is not None
-        shard_id, began = request["ShardId"], self._scheduler.now
+        about = self._scheduler.now, task.process, request["ConsumerARN"], request["ShardId"]
         made: list[Connection] = []
         has_given_up = False
 
@@ -71,11 +72,11 @@ class SubscriptionClient:
             for connection in made:
                 connection.close()
             if isinstance(error, ClientError | BotoCoreError):
-                self._called(Call(began, task.process, shard_id, error_code(error), None))
+                self._called(Call(*about, error_code(error), None))
             raise
         (connection,) = made
         connection.opened = self._scheduler.now
-        self._called(Call(began, task.process, shard_id, None, connection))
+        self._called(Call(*about, None, connection))
         return {"Body": Body(connection), **metadata(self._kinesis.clock())}
 
     def _open(self, request: Mapping[str, Any], process: Process) -> Connection:

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulation import witness
-from tests.simulation.rounds import Round
+from tests.simulation.rounds import Round, draw
 from tests.simulation.subjects import SUBJECTS
 
 _NAMES = [subject.name for subject in SUBJECTS]
@@ -23,14 +22,24 @@ def _round(name: str, histories: int) -> Round:
     return Round(name, 1, 0, histories, deadline=1e12, seconds=1e12)
 
 
+def stories(rounds: list[Round]) -> list[list[str]]:
+    """The story of each history of these rounds: it has all that the world has noted, and when."""
+    told: list[list[str]] = []
+    for this in rounds:
+        subject: Any = next(each for each in SUBJECTS if each.name == this.subject)
+        told.append([])
+        draw(this, subject.histories(), lambda one, tell=subject.tell: told[-1].append(tell(one)))
+    return told
+
+
 def _in_a_new_process(rounds: list[Round]) -> subprocess.Popen[str]:
-    """Print what `witness` sees where other modules are loaded, and hashes differ."""
+    """Print the stories where other modules are loaded, and hashes differ."""
     root = Path(__file__).parents[2]
     program = (
         "import json\n"
         "from tests.simulation.rounds import Round\n"
-        "from tests.simulation import witness\n"
-        f"print(json.dumps([witness.seen_of_round(each) for each in {rounds}]))"
+        "from tests.simulation.test_determinism import stories\n"
+        f"print(json.dumps(stories({rounds})))"
     )
     return subprocess.Popen(
         [sys.executable, "-c", program],
@@ -43,7 +52,7 @@ def _in_a_new_process(rounds: list[Round]) -> subprocess.Popen[str]:
 def _assert_the_same_each_time(histories: int, names: list[str]) -> None:
     rounds = [_round(name, histories) for name in names]
     with _in_a_new_process(rounds[::-1]) as other:
-        here = [witness.seen_of_round(each) for each in rounds]
+        here = stories(rounds)
         there, _ = other.communicate()
     assert [len(each) for each in here] == [histories] * len(names)
     assert json.loads(there)[::-1] == here
@@ -64,4 +73,5 @@ def test_another_seed_is_another_history() -> None:
     subject: Any = SUBJECTS[0]
     history = subject.rough(0)
     other = replace(history, seed=history.seed + 1)
-    assert witness.seen(subject, history) != witness.seen(subject, other)
+    one, another = (subject.tell(each).partition("\n\n")[2] for each in (history, other))
+    assert one != another

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
+import asyncio
+import concurrent.futures
 import os
+import queue
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,94 +18,60 @@ from typing import Any
 import greenlet
 import pytest
 
+import sparkinesis
+from sparkinesis.lease.table import batching as lease_batching
+from sparkinesis.metrics import tally
+from sparkinesis.stream.kpl import envelope
 from sparkinesis.stream.timing import MACHINE
-from tests.simulation import reach
+from sparkinesis.worker.processors import event_loop
 from tests.simulation.led import rough_led
+from tests.simulation.primitives import NEVER_REPLACED, installed
 from tests.simulation.query.histories import rough_history as rough_query
 from tests.simulation.query.world import World as Queries
 from tests.simulation.queues.histories import rough_history as rough_queue
 from tests.simulation.queues.world import World as Queues
-from tests.simulation.ranges.world import Ranges
 from tests.simulation.rough import rough_history
+from tests.simulation.scheduler import Scheduler
 from tests.simulation.subscribing import rough_subscribing
+from tests.simulation.ways import rough_ways
 from tests.simulation.world import World
 
-
-def test_the_simulation_reaches_every_thread_of_the_package() -> None:
-    assert reach.out_of_reach() == []
-
-
-def test_each_exception_is_still_needed() -> None:
-    used = {(use.module, use.name) for use in reach.uses() if not use.is_replaced}
-    assert reach.EXCEPTIONS.keys() <= used
-
-
-_PLANTED = """
-import queue, selectors
-import concurrent.futures
-import threading
-import threading as t
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import ThreadPoolExecutor as Pool
-from threading import Lock
-
-try:
-    import multiprocessing
-except ImportError:
-    pass
-
-LOCK = threading.Lock()
-
-class Mine(threading.Thread):
-    lock: object = field(default_factory=threading.RLock)
-
-def f(lock=threading.Condition()) -> threading.Event:
-    import threading
-    return threading.Event()
-
-async def g():
-    import asyncio.tasks
-"""
-
-
-def test_planted_threads_are_found(tmp_path: Path) -> None:
-    (tmp_path / "planted.py").write_text(_PLANTED)
-    assert sorted(reach.out_of_reach(tmp_path)) == [
-        "planted.py: asyncio.tasks in a block",
-        "planted.py: concurrent.futures",
-        "planted.py: concurrent.futures.ThreadPoolExecutor as Pool",
-        "planted.py: multiprocessing in a block",
-        "planted.py: selectors",
-        "planted.py: threading as t",
-        "planted.py: threading in a block",
-        "planted.py: threading.Condition at import",
-        "planted.py: threading.Lock",
-        "planted.py: threading.Lock at import",
-        "planted.py: threading.RLock at import",
-        "planted.py: threading.Thread at import",
-    ]
-
-
+_PACKAGE = str(Path(sparkinesis.__file__).parent)
 _MACHINES: frozenset[object] = frozenset(
     {time.monotonic, time.perf_counter, time.sleep, time.time, time.time_ns, os.urandom}
+    | {_thread.allocate_lock, _thread.start_new_thread}
 )
+_MADE = {
+    made.__code__: name
+    for name, made in {
+        "Condition": threading.Condition.__init__,
+        "Event": threading.Event.__init__,
+        "Future": concurrent.futures.Future.__init__,
+        "Queue": queue.Queue.__init__,
+        "RLock": threading.RLock,
+        "Thread": threading.Thread.__init__,
+        "ThreadPoolExecutor": concurrent.futures.ThreadPoolExecutor.__init__,
+    }.items()
+}
+"""What the simulation replaces, by the code that makes a real one."""
 
 
 def calls_of_the_machine(run: Callable[[], object]) -> set[str]:
-    """The functions of the package that ask the machine for time or chance while ``run`` runs."""
+    """The functions of the package that ask the machine for time, chance or threads in a run."""
     found: set[str] = set()
 
     def note(frame: FrameType, event: str, called: Any) -> None:
         if event == "c_call" and called in _MACHINES:
-            caller: FrameType | None = frame
-            while caller is not None and caller.f_code.co_filename.endswith("random.py"):
+            name, caller = called.__name__, frame
+            while caller.f_back is not None and caller.f_code.co_filename.endswith("random.py"):
                 caller = caller.f_back
-            path = "" if caller is None else caller.f_code.co_filename
-            if caller is not None and path.startswith(str(reach.PACKAGE)):
-                module = Path(path).relative_to(reach.PACKAGE).as_posix()
-                if not module.startswith(reach.NEVER_SIMULATED):
-                    name = caller.f_code.co_name
-                    found.add(f"{module}: {name} calls {called.__name__}")
+        elif event == "call" and frame.f_code in _MADE and frame.f_back is not None:
+            name, caller = _MADE[frame.f_code], frame.f_back
+        else:
+            return
+        path, _, module = caller.f_code.co_filename.partition(_PACKAGE + os.sep)
+        if not path and not f"sparkinesis.{module}".replace("/", ".").startswith(NEVER_REPLACED):
+            found.add(f"{module}: {caller.f_code.co_name} calls {name}")
 
     def follow(event: str, _: object) -> None:
         """Profile functions are each greenlet's own."""
@@ -123,15 +94,45 @@ def test_a_planted_call_of_the_machine_is_found_in_any_task() -> None:
 
 
 @pytest.mark.parametrize(
-    "run",
+    ("make", "name"),
     [
-        *(pytest.param(World(rough_history(n)).run, id=f"workers {n}") for n in (1, 4, 5)),
-        pytest.param(World(rough_subscribing(0)).run, id="subscribers"),
-        *(pytest.param(World(rough_led(n)).run, id=f"led workers {n}") for n in (0, 3, 5)),
-        pytest.param(Queries(rough_query(0)).run, id="queries"),
-        pytest.param(Ranges(0).run, id="ranges"),
-        *(pytest.param(Queues(rough_queue(n)).run, id=f"queues {n}") for n in (0, 2, 3)),
+        ("threading.Lock()", "allocate_lock"),
+        ("threading.RLock()", "RLock"),
+        ("threading.Event()", "Event"),
+        ("threading.Thread(target=print)", "Thread"),
+        ("ThreadPoolExecutor(1)", "ThreadPoolExecutor"),
+        ("Future()", "Future"),
     ],
 )
-def test_no_simulated_code_asks_the_machine_for_time_or_chance(run: Callable[[], object]) -> None:
-    assert calls_of_the_machine(run) == set()
+def test_a_real_thread_or_lock_is_found(make: str, name: str) -> None:
+    """As if a module of the package made it."""
+    code = compile(make, lease_batching.__file__, "eval")
+    names = {"threading": threading, **vars(concurrent.futures)}
+    found = calls_of_the_machine(lambda: eval(code, names))
+    assert found == {f"lease/table/batching.py: <module> calls {name}"}
+
+
+def test_what_makes_threads_is_replaced_while_a_world_runs_and_only_then() -> None:
+    with installed(Scheduler(0)):
+        assert tally.threading is not threading
+        assert event_loop.asyncio is not asyncio
+        assert envelope.ThreadPoolExecutor is concurrent.futures.ThreadPoolExecutor
+    assert tally.threading is threading
+    assert event_loop.asyncio is asyncio
+
+
+@pytest.mark.parametrize(
+    ("world", "rough", "number"),
+    [
+        *((World, rough_history, number) for number in (1, 4, 5)),
+        (World, rough_subscribing, 0),
+        (World, rough_led, 3),
+        *((World, rough_ways, number) for number in (3, 7)),
+        *((Queries, rough_query, number) for number in (0, 2)),
+        *((Queues, rough_queue, number) for number in (0, 3)),
+    ],
+)
+def test_no_simulated_code_asks_the_machine_for_anything(
+    world: Callable[[Any], Any], rough: Callable[[int], Any], number: int
+) -> None:
+    assert calls_of_the_machine(world(rough(number)).run) == set()

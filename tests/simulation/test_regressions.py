@@ -41,17 +41,6 @@ def _history(*events: tuple[float, h.Event], shards: int = 1, **more: Any) -> Hi
 
 
 KEPT = {
-    # The rule wanted the records, which had expired before the lease was made anew.
-    "a lease is deleted by hand when its records have expired": _history(
-        *[(0.0, Put(0))] * 10,
-        (0.2, Crash(0)),
-        (90_000.2, Foreign("delete", 0.0)),
-        (90_000.2, Start(0)),
-        behaviour=Behaviour(checkpoint=1.0),
-        options={"idle_time": 2.0, "audit_interval": 20.0, "cleanup_interval": 15.0},
-        **_EVEN,
-        duration=90_060.0,
-    ),
     # A leader moved a lease again seconds after it had moved it: the look between was behind, and
     # did not show who had had the lease.
     "a scan of the table is behind when a lease has moved": _history(
@@ -257,22 +246,6 @@ KEPT = {
         **_EVEN,
         duration=240.0,
     ),
-    # A rule did not know that an operator's LATEST passes over such a shard as well.
-    "a lease is deleted, its shard split, and the application moved": _history(
-        (30.5, Foreign("delete", 0.0)),
-        (35.0, Put(5, 3)),
-        (63.0, Split(0.5)),
-        (68.0, Reset("LATEST")),
-        duration=120.0,
-    ),
-    # A rule allowed a record, where there was an event of all that was put before.
-    "an event is larger than all memory": History(
-        shards=1,
-        events=(*((1.0 + n / 10, Put(0, 8)) for n in range(20)), (10.0, Start(0))),
-        options={"retrieval": "efo"},
-        memory=4_000,
-        duration=20.0,
-    ),
     # A subscription whose last event had only records that were read before began again for ever.
     "a shard ends behind empty pages, on a server that begins early": _history(
         (5.0, Put(0, 8)),
@@ -379,46 +352,6 @@ KEPT_OF_SEVERAL |= {
         ),
         duration=60.0,
     ),
-    # Rules did not know that a machine which was suspended has not seen that time pass, and that an
-    # application begins anew where a hand has deleted all leases of a stream.
-    "a machine is suspended while a stream cannot be read": h.History(
-        streams=(h.OneOf(1, "latest"), h.OneOf()),
-        events=(
-            (0.0, h.Start(0)),
-            (0.0, h.Trouble("denied", 1.0, 20.0, "kinesis", None, 0)),
-            (5.0, h.Pause(0, 5.0, True)),
-        ),
-        duration=60.0,
-    ),
-    "the only lease is deleted of a stream that was made anew": h.History(
-        seed=521,
-        streams=(h.OneOf(2), h.OneOf(2), h.OneOf(1, "latest")),
-        events=(
-            (9.2, h.Anew(2, 10.0)),
-            (15.0, h.Start(1)),
-            (28.3, h.On(0, h.Storm(5, 31.7))),
-            (33.7, h.Twin(1)),
-            (38.3, h.Foreign("delete", 0.625)),
-        ),
-        **_EVEN,
-        patience=1100.0,
-    ),
-    # A rule took the cleanup of finished leases, in the second in which the tracker answered, for
-    # that of a former stream.
-    "a stream leaves while its leases are cleaned up": h.History(
-        seed=65_536,
-        streams=(h.OneOf(3), h.OneOf(), h.OneOf()),
-        events=(
-            (15.0, h.Start(1)),
-            (15.9, h.Pause(1, 30.0)),
-            (29.8, h.On(0, h.Storm(20, 30.2))),
-            (40.0, h.Track((2,))),
-        ),
-        options={"cleanup_interval": 15.0},
-        **_EVEN,
-        ask_every=60.0,
-        patience=1100.0,
-    ),
 }
 
 
@@ -434,56 +367,7 @@ KEPT_OF_WAYS = {
         )
     )
 }
-KEPT_OF_WAYS |= {
-    # Of keys of which nothing came later, the rules missed the records that had expired, although
-    # the loss was told.
-    "records of several keys expire while nobody is there": written(
-        _history(
-            (1.0, Put(0)),
-            (9.9, Put(1, 3)),
-            (10.0, Crash(0)),
-            (90_000.0, Start(0)),
-            options=CALM,
-            duration=90_010.0,
-            patience=1600.0,
-        ),
-        {"way": "function", "is_async": False, "concurrency": 3},
-    ),
-    # The same where they were too old, or had no key.
-    "records without keys grow too old while nobody is there": written(
-        _history(
-            (1.0, Put(0)),
-            (9.9, Put(None, 3)),
-            (10.0, Crash(0)),
-            (60.0, Start(0)),
-            options={**QUICK, "skip_older_than": 20.0},
-            duration=90.0,
-        ),
-        {"way": "function", "is_async": False, "concurrency": 3},
-    ),
-    # A rule took the end of a lease whose handoff was over during a pause for a `Stop`.
-    "a worker sleeps through a handoff, and takes the shard once more": History(
-        seed=617,
-        shards=3,
-        events=(
-            (0.0, Start(0)),
-            (9.1, Put(None, 4, 0, 0.125)),
-            (3615.0, Merge(0.5)),
-            (3620.2, Pause(0, 30.0)),
-            (3622.8, Start(2)),
-            (3622.9, Start(1)),
-        ),
-        options={**CALM, "checkpoint_seconds": None},
-        way="function",
-        on_error="stop",
-        preempt=0.2,
-        empty_pages=2,
-        list_page=3,
-        names_children=False,
-        duration=3720.0,
-        patience=1600.0,
-    ),
-}
+KEPT_OF_WAYS |= {}
 
 
 @pytest.mark.parametrize("history", KEPT.values(), ids=KEPT)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.clocks import MovedClock
-from tests.simulation.ranges.subject import RANGES
+from tests.simulation.query.subject import SUBJECT as QUERIES
 from tests.simulation.rounds import HISTORIES, Round, play_round
 from tests.simulation.subjects import SUBJECTS
 from tests.simulation.turns import Turns
@@ -57,10 +57,10 @@ def _raise(world: object) -> Iterator[str]:
     ("broken", "told"),
     [
         (
-            "invariants._INVARIANTS",
+            "invariants.INVARIANTS",
             "fault of the rule _raise: KeyError('shard 7') at test_turns.py",
         ),
-        ("world.Ranges.run", "A fault of the simulation, not a broken invariant:"),
+        ("world.World.run", "A fault of the simulation, not a broken invariant:"),
     ],
 )
 def test_what_fails_by_itself_is_told_with_its_history(
@@ -68,11 +68,11 @@ def test_what_fails_by_itself_is_told_with_its_history(
 ) -> None:
     """Although the time of the round is over when hypothesis plays the history again."""
     new = (_raise,) if "INVARIANTS" in broken else _raise
-    monkeypatch.setattr(f"tests.simulation.ranges.{broken}", new)
-    story = play_round(Round(RANGES.name, 1, 0, 3, float("inf"), 0.0)).story
+    monkeypatch.setattr(f"tests.simulation.query.{broken}", new)
+    story = play_round(Round(QUERIES.name, 1, 0, 3, float("inf"), 0.0)).story
     assert told in story
     assert "KeyError('shard 7')" in story or "KeyError: 'shard 7'" in story
-    assert story.startswith(("0", "Ranges(0)"))
+    assert story.startswith("History(")
 
 
 def test_a_run_fails_if_it_has_played_nothing_of_a_subject() -> None:

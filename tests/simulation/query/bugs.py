@@ -112,4 +112,30 @@ an idle stream makes batches | idle_streams_make_no_batches
 calls are not spaced | calls_stay_within_budgets
     stream.reading.budget:CallBudget.__enter__
     + pass
+GetRecords resumes AT the last record of a subscription | each_row_arrives_once
+    source.reading.subscribed_cursor:SubscribedCursor._next_event
+    - self._inclusive = False
+    + self._early_filter.apply = lambda fetched: fetched
+GetRecords begins where the subscription began | each_row_arrives_once
+    source.reading.subscribed_cursor:SubscribedCursor._next_event
+    - self.position = AfterRecord(page.records[-1].sequence_number)
+    + self._early_filter.apply = lambda fetched: fetched
+    - self._inclusive = False
+    + pass
+GetRecords begins at the oldest record without a subscription | each_row_arrives_once
+    source.reading.subscribed_cursor:SubscribedCursor.fetch
+    - self._subscription.begin(self.position)
+    + self._subscription.begin(self.position)
+    + if not self._subscription.is_open:
+    +     self.position = Sentinel.TRIM_HORIZON
+    +     self._early_filter.apply = lambda fetched: fetched
+the subscription of a range is left open | subscriptions_end_with_their_tasks
+    source.reading.subscribed_cursor:RangeSubscription.end
+    + self._open = None
+each range asks for a subscription | machines_take_turns
+    source.reading.subscribed_cursor:SubscribeLimiter.try_acquire
+    + return True
+a machine asks again too soon | machines_take_turns
+    source.reading.subscribed_cursor:BETWEEN_SUBSCRIPTIONS
+    + 4.0
 """)

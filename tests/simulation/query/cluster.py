@@ -39,12 +39,14 @@ class Try:
     """One attempt at a range of a task: what it read, and how it ended."""
 
     batch: int
+    process: Process
     stream: str
     shard_range: ShardRange
     began: float
     rows: list[Row] = field(default_factory=list)
     is_whole: bool = False
     ended: float | None = None
+    """None: its executor was killed, or it is under way."""
 
 
 @dataclass
@@ -129,7 +131,7 @@ class Cluster:
 
         def run() -> None:
             try:
-                rows = self._read(batch, reader, task.partition)
+                rows = self._read(batch, executor, reader, task.partition)
             except (SparkinesisError, TaskFailedError) as error:
                 self._note(f"task failed: {type(error).__name__}: {error}")
                 task.failures, task.error = task.failures + 1, error
@@ -142,29 +144,34 @@ class Cluster:
 
         self._scheduler.spawn(executor, "task", run)
 
-    def _read(self, batch: int, reader: bytes, partition: bytes) -> list[Row]:
+    def _read(self, batch: int, executor: Process, reader: bytes, partition: bytes) -> list[Row]:
         chance, behaviour = self._scheduler.rng.random, self.behaviour
         unpickled = pickle.loads(partition)
         tries = {
             each.shard_range.shard_id: Try(
-                batch, unpickled.stream, each.shard_range, self._scheduler.now
+                batch, executor, unpickled.stream, each.shard_range, self._scheduler.now
             )
             for each in unpickled.to_read
         }
         self._tries += tries.values()
         rows = []
-        with closing(pickle.loads(reader).read(unpickled)) as batches:
-            for arrow in batches:
-                of_page = rows_of(arrow)
-                rows += of_page
-                for row in of_page:
-                    tries[row.id.shard].rows.append(row)
-                if chance() < behaviour.slow:
-                    self._scheduler.sleep(8.0 * chance())
-                if chance() < behaviour.fail:
-                    raise TaskFailedError("simulated")
-        for each in tries.values():
-            each.is_whole, each.ended = True, self._scheduler.now
+        is_whole = False
+        try:
+            with closing(pickle.loads(reader).read(unpickled)) as batches:
+                for arrow in batches:
+                    of_page = rows_of(arrow)
+                    rows += of_page
+                    for row in of_page:
+                        tries[row.id.shard].rows.append(row)
+                    if chance() < behaviour.slow:
+                        self._scheduler.sleep(8.0 * chance())
+                    if chance() < behaviour.fail:
+                        raise TaskFailedError("simulated")
+            is_whole = True
+        finally:
+            for each in tries.values():
+                each.is_whole = is_whole
+                each.ended = None if self._scheduler.has_ended else self._scheduler.now
         return rows
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,6 +14,9 @@ from tests.simulation.network import FAULTS
 from tests.simulation.query import history as h
 
 HOUR = 3600.0
+FAN_OUT = {"consumerMode": "efo", "consumerName": "query"}
+_EVENTS = (5, 20, 1_048_576)
+"""Maximum bytes of an event: small ones split a few records into several events."""
 _EPOCH = "2023-11-14T22:13:%02dZ"
 """The beginning of every world is at 22:13:20."""
 
@@ -92,6 +96,8 @@ _others = st.sampled_from(
         {"deaggregate": "false"},
         {"maxRecordsPerFetch": "2"},
         {"minFetchPeriod": "0ms"},
+        FAN_OUT,
+        FAN_OUT,
     )
 )
 _initial = st.sampled_from(
@@ -166,6 +172,7 @@ def histories(draw: Draw) -> h.History:
         begins=draw(st.sampled_from((0.0, 10.0, 40.0))),
         preempt=draw(st.sampled_from((0.0, 0.02, 0.2))),
         empty_pages=draw(st.sampled_from((0, 2, 7))),
+        event_bytes=draw(st.sampled_from(_EVENTS)),
         duration=active + gap + waits + 1.0,
     )
 
@@ -173,9 +180,18 @@ def histories(draw: Draw) -> h.History:
 def rough_history(number: int) -> h.History:
     """One of those that find bugs soon: reshards, crashes, limits, long rests, wrong clocks.
 
-    Each sixth is one in which records are removed before they are read.
+    Of each six, two read by enhanced fan-out, and in one records are removed before they are read.
     """
-    return _losing_history(number) if number % 6 == 5 else _crowded_history(number)
+    if number % 6 == 5:
+        return _losing_history(number)
+    history = _crowded_history(number)
+    return subscribing(history) if number % 6 in {2, 4} else history
+
+
+def subscribing(history: h.History) -> h.History:
+    """The same history of a query that reads by enhanced fan-out."""
+    options = {**history.options, **FAN_OUT}
+    return replace(history, options=options, event_bytes=_EVENTS[history.seed // 6 % 3])
 
 
 def _crowded_history(number: int) -> h.History:

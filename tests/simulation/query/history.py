@@ -149,6 +149,8 @@ class History:
     """When the query is started for the first time."""
     preempt: float = 0.02
     empty_pages: int = 0
+    event_bytes: int = 1_048_576
+    """The maximum size of an event's records; one record may be larger."""
     duration: float = 120.0
     """The seconds until all faults end."""
     patience: float = 400.0

@@ -27,12 +27,15 @@ from tests.simulation.query.expected import (
 from tests.simulation.query.history import STREAMS, Trouble
 from tests.simulation.query.lives import RETENTION_HOURS, Life
 from tests.simulation.query.streams import LARGEST_AGGREGATE
-from tests.simulation.query.world import World
+from tests.simulation.query.world import World, machine_of
 from tests.simulation.rules import broken, no_thread_ends_by_an_error
+from tests.simulation.scheduler import Process
 
 Invariant = Callable[[World], Iterator[str]]
 
 _RETENTION = RETENTION_HOURS * 3600.0
+_BETWEEN = 5.0
+"""Seconds between two subscriptions of a consumer to a shard, by the service's rules."""
 _FRESH = _RETENTION - 6 * 3600 - 600
 """Seconds without a plan after which a position may seem expired: offsets are stored again after
 six hours of silence, and leave a minute for clocks that are apart."""
@@ -309,6 +312,34 @@ def available_now_ends_where_it_should(world: World) -> Iterator[str]:
                     yield f"{row.data!r} came after {until}, and is in batch {batch}"
 
 
+def subscriptions_end_with_their_tasks(world: World) -> Iterator[str]:
+    """Each subscription is closed with its task: an open one costs money."""
+    ends: defaultdict[tuple[Process, str], list[tuple[float, float]]] = defaultdict(list)
+    for each in world.tries:
+        if each.ended is not None:
+            ends[each.process, each.shard_range.shard_id].append((each.began, each.ended))
+    for one in world.subscriptions.connections:
+        if one.opened is None or one.process.is_killed:
+            continue  # nobody has heard of it, or nobody is there any more
+        tasks = ends[one.process, one.shard_id]
+        ended = max((end for began, end in tasks if began <= one.opened <= end), default=None)
+        if ended is not None and (one.closed is None or one.closed > ended):
+            yield f"{one.process} has ended a task, and not its subscription to {one.shard_id}"
+
+
+def machines_take_turns(world: World) -> Iterator[str]:
+    """A machine asks for a shard once in five seconds, or one after it was refused."""
+    asked: defaultdict[tuple[str, str, str], list[tuple[float, bool]]] = defaultdict(list)
+    for call in world.subscriptions.calls:
+        is_refusal = call.error == "ResourceInUseException"
+        shard = machine_of(call.process), call.consumer_arn, call.shard_id
+        asked[shard].append((call.at, is_refusal))
+    for (machine, _, shard_id), calls in asked.items():
+        for (before, was_refused), (at, _) in itertools.pairwise(sorted(calls)):
+            if at - before < (1.0 if was_refused else _BETWEEN):
+                yield f"machine {machine} asked for {shard_id} at {before:.3f} and {at:.3f}"
+
+
 def _names(rows: list[Row]) -> str:
     return ", ".join(row.data.decode(errors="replace") for row in rows)
 
@@ -327,6 +358,8 @@ INVARIANTS: tuple[Invariant, ...] = (
     limits_hold,
     loss_is_reported,
     calls_stay_within_budgets,
+    subscriptions_end_with_their_tasks,
+    machines_take_turns,
     available_now_ends_where_it_should,
     everything_arrives,
     everything_settles,

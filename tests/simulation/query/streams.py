@@ -128,7 +128,7 @@ class Streams:
     def recreate(self, event: Recreate) -> None:
         stream = self.of(event.stream)
         hours, shards = stream.retention.hours, len(stream.open_shards)
-        self.kinesis.call("DeleteStream", StreamName=stream.name)
+        self.kinesis.call("DeleteStream", StreamName=stream.name, EnforceConsumerDeletion=True)
         self.lives[stream.name][-1].deleted_ms = self.kinesis.clock()
         self._create(stream.name, shards)
         if hours != RETENTION_HOURS:

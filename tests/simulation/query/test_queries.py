@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.simulation.query.histories import HOUR
+from tests.simulation.query.histories import HOUR, rough_history, subscribing
 from tests.simulation.query.history import (
     CrashDriver,
     Event,
@@ -19,6 +20,7 @@ from tests.simulation.query.history import (
     Split,
     Stop,
     Trigger,
+    Trouble,
 )
 from tests.simulation.query.invariants import check
 from tests.simulation.query.world import World
@@ -41,6 +43,35 @@ def test_a_first_batch_that_is_not_done_is_not_begun_at_latest_instead() -> None
     assert check(world) == []
     (failure,) = world.failures
     assert "initialPosition was changed" in str(failure.error)
+
+
+_WAYS = {
+    *("throttle", "denied", "expired", "error", "reset", "reset_after", "refused", "timeout"),
+    *("timeout_after", "late"),
+}
+"""The ways in which a subscription breaks."""
+
+
+def test_subscriptions_break_in_every_way_and_no_invariant() -> None:
+    met: set[str | None] = set()
+    numbers = iter(range(100))
+    while left := sorted(_WAYS - met):
+        history = subscribing(rough_history(next(numbers)))
+        trouble = (0.0, Trouble(left[0], 0.2, 80.0, "executor"))
+        world = World(replace(history, events=(trouble, *history.events))).run()
+        assert check(world) == [], history.seed
+        met |= {connection.met for connection in world.subscriptions.connections}
+
+
+def test_a_range_is_pushed_where_nothing_fails() -> None:
+    history = _history(
+        *((n / 2, Put(n % 5)) for n in range(2, 200)), trigger=Trigger("processing", 6.0)
+    )
+    world = World(subscribing(history)).run()
+    assert check(world) == []
+    assert len(world.subscriptions.connections) > 10
+    readers = {by for by, operation in world.calls if operation == "GetRecords"}
+    assert readers == {run.process.name for run in world.runs}
 
 
 KEPT = {

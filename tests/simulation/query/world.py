@@ -15,17 +15,20 @@ from unittest import mock
 
 from sparkinesis.errors import DataLossError, OffsetError, SparkinesisError
 from sparkinesis.local import LocalKinesis
+from sparkinesis.local.model import limits
 from sparkinesis.metrics.metrics import OFF, Metrics
 from sparkinesis.source.planning.stream_tools import PlanCalls
+from sparkinesis.source.reading.subscribed_cursor import RangeSubscription, SubscribeLimiter
 from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.calls.retry import Backoff
+from sparkinesis.stream.fan_out.registered_consumers import register_consumer
 from sparkinesis.stream.position import ShardRange
 from sparkinesis.stream.reading.budget import Pace, ShardBudget
 from tests.simulation.kinesis import REGION, KinesisClient
 from tests.simulation.logs import logs_noted
 from tests.simulation.network import URL, Network
-from tests.simulation.primitives import installed
+from tests.simulation.primitives import Lock, installed
 from tests.simulation.query import history as events
 from tests.simulation.query.checkpoint import Checkpoint, Sink
 from tests.simulation.query.cluster import Cluster, JobFailedError, Try
@@ -34,6 +37,7 @@ from tests.simulation.query.expected import Loss, missing
 from tests.simulation.query.history import STREAMS, CrashDriver, Event, History, Tasks
 from tests.simulation.query.streams import Streams
 from tests.simulation.scheduler import Process, Scheduler
+from tests.simulation.subscription import SubscriptionClient
 
 EPOCH_MS = 1_700_000_000_000
 _LOOK_AGAIN = 10.0
@@ -42,11 +46,29 @@ _RESTART = 10.0
 """Seconds until a failed query is restarted."""
 
 
+def machine_of(process: Process) -> str:
+    return process.name.rpartition(" ")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class Note:
     at: float
     by: str
     text: str
+
+
+class _Slot:
+    """The slot that all processes of a machine share; a killed process releases it."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.free_at = float("-inf")
+        self._lock = Lock(scheduler)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
 
 
 @dataclass
@@ -91,6 +113,11 @@ class World:
         self._wall_clock_off_ms = 0
         self._network = Network(self.scheduler, self._fault)
         self._client = KinesisClient(self._network, self.kinesis)
+        self.subscriptions = SubscriptionClient(
+            self.scheduler, self._network, self.kinesis, self._fault, self._note_subscription
+        )
+        self._client.subscribe_to_shard = self.subscriptions.subscribe_to_shard
+        self._limiters: dict[tuple[str, StreamAddress, str, str], SubscribeLimiter] = {}
         self._budgets: dict[tuple[str, StreamAddress, str, Pace], ShardBudget] = {}
         self._troubles: list[events.Trouble] = []
         self._crash_when_planned: events.CrashDriver | None = None
@@ -324,12 +351,21 @@ class World:
             "sparkinesis.source.planning.source_planner.StreamClient": self._new_client,
             "sparkinesis.source.reading.shard_reader.StreamClient": self._new_client,
             "sparkinesis.source.reading.shard_reader._budget": self._budget,
+            "sparkinesis.source.reading.shard_reader._limiter": self._limiter,
+            "sparkinesis.source.reading.shard_reader.RangeSubscription": functools.partial(
+                RangeSubscription, clock=lambda: self.scheduler.now
+            ),
+            "sparkinesis.source.planning.source_planner.register_consumer": functools.partial(
+                register_consumer, retry=self._retry(60.0)
+            ),
             "sparkinesis.source.planning.stream_planner.STARTUP_RETRY": self._retry(10.0),
             "sparkinesis.source.planning.kept.BRIEF_RETRY": self._retry(5.0),
         }
         with ExitStack() as stack:
             for name, replacement in replacements.items():
                 stack.enter_context(mock.patch(name, replacement))
+            most = self.history.event_bytes
+            stack.enter_context(mock.patch.object(limits, "MAX_EVENT_BYTES", most))
             yield
 
     def _new_client(self, address: StreamAddress, metrics: Metrics = OFF) -> StreamClient:
@@ -358,14 +394,27 @@ class World:
 
     def _budget(self, address: StreamAddress, shard_id: str, pace: Pace) -> ShardBudget:
         """One for all processes of a machine, whatever becomes of them."""
-        task = self.scheduler.current
-        assert task is not None
-        machine = task.process.name.rpartition(" ")[2]
-        key = machine, address, shard_id, pace
+        key = self._machine(), address, shard_id, pace
         if key not in self._budgets:
             scheduler = self.scheduler
             self._budgets[key] = ShardBudget(pace, lambda: scheduler.now, scheduler.sleep)
         return self._budgets[key]
+
+    def _limiter(self, address: StreamAddress, shard_id: str, arn: str) -> SubscribeLimiter:
+        """The same for subscriptions."""
+        key = self._machine(), address, shard_id, arn
+        if key not in self._limiters:
+            slot = _Slot(self.scheduler)
+            self._limiters[key] = SubscribeLimiter(slot, lambda: self.scheduler.now)
+        return self._limiters[key]
+
+    def _machine(self) -> str:
+        task = self.scheduler.current
+        assert task is not None
+        return machine_of(task.process)
+
+    def _note_subscription(self, shard_id: str, text: str, error: str | None) -> None:
+        self.note(f"{text} to {shard_id}: {error}")
 
     def _fault(
         self, service: str, operation: str, process: Process, stream: str = ""
