@@ -16,7 +16,7 @@ import pytest
 
 from sparkinesis.errors import AccessDeniedError, ConsumerLimitError
 from sparkinesis.local import Call, Fault, LocalServer, ManualClock
-from sparkinesis.source.reading.read_task import ShardPartition, ToRead
+from sparkinesis.source.reading.read_task import ToRead
 from sparkinesis.stream.position import AfterRecord
 from tests.engine import MODES, Query, query_of
 from tests.failing import Failing
@@ -53,16 +53,6 @@ def paced(server: LocalServer) -> tuple[Query, Any, Any]:
     return running, *running.plan()
 
 
-def subscribe(kinesis: Any, stream: str) -> Any:
-    """As another machine does."""
-    (consumer,) = kinesis.list_stream_consumers(StreamARN=arn_of(kinesis, stream))["Consumers"]
-    return kinesis.subscribe_to_shard(
-        ConsumerARN=consumer["ConsumerARN"],
-        ShardId=kinesis.list_shards(StreamName=stream)["Shards"][0]["ShardId"],
-        StartingPosition={"Type": "LATEST"},
-    )
-
-
 def data(batches: Iterator[pa.RecordBatch]) -> list[bytes]:
     return [row for batch in batches for row in batch.column("data").to_pylist()]
 
@@ -83,40 +73,6 @@ def test_a_range_within_five_seconds_of_a_subscription_is_read_by_get_records(
     assert running.read(start, end).datas == [b"a"]
     assert calls.count("SubscribeToShard") == 1, "it would have been refused"
     assert calls.count("GetRecords") == 1
-
-
-def test_a_shard_that_another_machine_has_subscribed_to_is_read_by_get_records(
-    limited: LocalServer,
-) -> None:
-    calls = limited.kinesis.calls
-    running, start, end = paced(limited)
-    other = subscribe(limited.client("kinesis"), "one")
-    assert running.read(start, end).datas == [b"a"]
-    assert [call.error for call in calls.select("SubscribeToShard")] == [
-        None,
-        "ResourceInUseException",
-    ]
-    other["EventStream"].close()
-
-
-def large_task(kinesis: Any, running: Query) -> tuple[ShardPartition, list[bytes]]:
-    """A task whose records come in several events, and its rows as polling gives them."""
-    for _ in range(4):
-        put(kinesis, "one", [b"%04d" % n + bytes(2000) for n in range(500)], "k")
-    (task,) = running.reader.partitions(*running.plan())
-    return task, data(running.reader.read(replace(task, consumer_arn=None)))
-
-
-def test_a_copy_of_a_task_takes_the_subscription_and_both_give_all_rows(one: World) -> None:
-    """As when Spark runs a task twice at the same time."""
-    running = one.query(streamName="one")
-    task, expected = large_task(one.kinesis, running)
-    first = running.reader.read(task)
-    begun = [next(first)]
-    assert data(running.reader.read(task)) == expected
-    assert data(iter([*begun, *first])) == expected
-    assert len(begun[0]) < len(expected)
-    assert one.server.kinesis.calls.count("SubscribeToShard") == 2
 
 
 @pytest.fixture

@@ -58,17 +58,6 @@ def test_p1_the_size_of_the_pages_does_not_matter(world: World, limit: str) -> N
     assert all(call.records <= int(limit) for call in calls.select("GetRecords"))
 
 
-def test_p1_empty_pages_before_the_tip_change_nothing(world: World) -> None:
-    put(world.kinesis, "s", numbered(0, 50))
-    world.clock.advance(60_000)
-    start, end = world.query().plan()
-    expected = world.query().read(start, end)
-    assert len(expected.rows) == 50
-    world.server.kinesis.empty_pages = 3
-    assert world.query().plan()[1] == end
-    assert world.query().read(start, end).rows == expected.rows
-
-
 def test_p1_a_crash_in_the_first_batch_replays_it_from_the_same_place(world: World) -> None:
     """Spark does not store the initial offset: it asks for it again after such a crash."""
     put(world.kinesis, "s", numbered(0, 20))
@@ -78,16 +67,3 @@ def test_p1_a_crash_in_the_first_batch_replays_it_from_the_same_place(world: Wor
         world.clock.advance(5_000)
         assert second.reader.initialOffset() == start
         assert second.read(start, end).rows == first.read(start, end).rows
-
-
-def test_p1_latest_is_an_instant_before_anything_else_happens(world: World) -> None:
-    put(world.kinesis, "s", numbered(0, 20))
-    world.clock.advance(1_000)
-    running = world.query(initialPosition="latest")
-    first = running.batch()
-    assert first.rows == []
-    put(world.kinesis, "s", numbered(100, 20))
-    world.clock.advance(60_000)
-    running.restart()
-    delivered = running.rest()
-    assert sorted(delivered) == numbered(100, 20)

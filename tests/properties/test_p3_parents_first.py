@@ -11,23 +11,6 @@ from tests.streams import merge_neighbours, put_at, split
 pytestmark = pytest.mark.parametrize("mode", MODES)
 
 
-def test_p3_a_merge_whose_parents_end_in_different_batches(world: World) -> None:
-    first, second = (s["ShardId"] for s in world.kinesis.list_shards(StreamName="s")["Shards"])
-    world.kinesis.put_record(StreamName="s", Data=b"a", PartitionKey="x", ExplicitHashKey="0")
-    running = world.query()
-    assert running.batch().datas == [b"a"]
-    high = str(2**128 - 1)
-    world.kinesis.put_record(StreamName="s", Data=b"b", PartitionKey="x", ExplicitHashKey=high)
-    world.clock.advance(1000)
-    merge_neighbours(world.kinesis, "s")
-    world.kinesis.put_record(StreamName="s", Data=b"c", PartitionKey="x", ExplicitHashKey=high)
-    batches = list(running.drain())
-    assert [batch.datas for batch in batches] == [[b"b"], [b"c"]]
-    assert batches[0].rows[0]["shardId"] == second
-    assert first not in running.checkpoint["s"]
-    assert list(running.checkpoint["s"]) == [batches[1].rows[0]["shardId"]]
-
-
 def test_p3_a_merged_child_waits_for_a_parent_that_came_after_the_last_listing(
     world: World,
 ) -> None:

@@ -121,23 +121,6 @@ def test_p8_a_shard_that_disappeared_stops_the_query(world: World) -> None:
     assert datas(running) == [b"e"]
 
 
-def test_p8_what_was_lost_is_told_also_while_a_shard_is_empty(world: World) -> None:
-    running = one_shard(world)
-    put(world.kinesis, "one", [b"a"], "k")
-    assert datas(running) == [b"a"]
-    world.clock.advance(1 * HOUR)
-    put(world.kinesis, "one", [b"lost"], "k")
-    world.clock.advance(40 * HOUR)
-    running.restart()
-    with pytest.raises(DataLossError, match="has expired"):
-        running.next_batch()
-    running.restart(failOnDataLoss="false")
-    running.next_batch()
-    put(world.kinesis, "one", [b"b"], "k")
-    running.restart(failOnDataLoss="true")
-    assert datas(running) == [b"b"]
-
-
 def test_p8_a_shard_that_goes_while_the_query_that_began_at_the_horizon_stands_still_is_told(
     world: World,
 ) -> None:
@@ -151,23 +134,6 @@ def test_p8_a_shard_that_goes_while_the_query_that_began_at_the_horizon_stands_s
     put(world.kinesis, "s", [b"b"], "k")
     with pytest.raises(DataLossError):
         list(running.drain())
-
-
-@pytest.mark.parametrize("position", ["trim_horizon", "latest", "2020-01-01T00:00:00Z"])
-def test_p8_what_came_after_a_look_at_an_empty_stream_is_not_lost_in_silence(
-    world: World, position: str
-) -> None:
-    running = world.query(initialPosition=position)
-    assert running.batch().rows == []
-    assert running.next_batch() is None
-    put(world.kinesis, "s", [b"lost"], "k")
-    world.clock.advance(30 * HOUR)
-    put(world.kinesis, "s", [b"b"], "k")
-    running.restart()
-    with pytest.raises(DataLossError, match="has expired"):
-        running.plan()
-    running.restart(failOnDataLoss="false")
-    assert datas(running) == [b"b"]
 
 
 def test_p8_what_children_held_when_a_query_stopped_at_the_end_of_their_parent_is_told(

@@ -73,18 +73,6 @@ def test_p9_always_from_latest_through_reshards_while_stopped_and_while_running(
     assert numbers(running) == history.since(started)
 
 
-def test_p9_a_short_stop_skips_and_repeats_nothing(world: World, history: History) -> None:
-    running = world.query(skipOlderThan="2 minutes")
-    history.put(30)
-    assert numbers(running) == list(range(30))
-    for seconds in (10, 70, 100):
-        history.put(10)
-        first = len(history.arrived) - 10
-        world.clock.advance(seconds * SECOND)
-        running.restart()
-        assert numbers(running) == history.since(0, first)
-
-
 def test_p9_an_old_checkpoint_goes_on_at_the_bound(world: World, history: History) -> None:
     running = world.query(skipOlderThan="2 minutes")
     history.put(30)
@@ -115,25 +103,6 @@ def test_p9_a_stream_created_anew_begins_at_the_bound_in_all_shards(
     world.clock.advance(MINUTE)
     running.restart()
     assert numbers(running) == list(range(60, 90))
-
-
-def test_p9_a_first_start_skips_too(world: World, history: History) -> None:
-    for _ in range(10):
-        history.put(5)
-        world.clock.advance(MINUTE)
-    assert numbers(world.query(skipOlderThan="150s")) == history.since(world.clock() - 150 * SECOND)
-
-
-def test_p9_a_query_that_is_behind_while_it_runs_skips_nothing(
-    world: World, history: History
-) -> None:
-    running = world.query(skipOlderThan="2 minutes")
-    history.put(5)
-    assert numbers(running) == list(range(5))
-    history.put(5)
-    world.clock.advance(3 * HOUR)
-    history.put(5)
-    assert numbers(running) == list(range(5, 15))
 
 
 def test_p9_what_retention_removed_is_not_missed(world: World, history: History) -> None:

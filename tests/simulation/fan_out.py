@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from sparkinesis.lease.lease import decode_lease
 from tests.simulation.connection import Connection
 from tests.simulation.fleet import APPLICATION
 from tests.simulation.scheduler import Process
@@ -134,8 +133,7 @@ def _ownership(world: World) -> dict[tuple[str, str], list[tuple[float, float]]]
     """The times from which and until which a process owned a lease, by process and shard."""
     spans: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     owners: dict[str, tuple[Process, float]] = {}
-    for write in world.table.writes:
-        lease = None if write.after is None else decode_lease(write.after)
+    for write, _, lease in world.leases():
         owner = None if lease is None or lease.is_finished else lease.actual_owner
         before, since = owners.get(write.key, (None, 0.0))
         now = None

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 
 from tests.simulation import checkpoint_rules, costs, counting, delivery, lease_rules, memory, order
 from tests.simulation.fan_out import FAN_OUT
+from tests.simulation.holding import HOLDING
 from tests.simulation.led_rules import LED
 from tests.simulation.relaxed_rules import RELAXED
 from tests.simulation.rules import broken, no_thread_ends_by_an_error
+from tests.simulation.store_rules import STORE
 from tests.simulation.world import World
 
 Invariant = Callable[[World], Iterator[str]]
@@ -60,7 +62,16 @@ OF_WORKERS: tuple[Invariant, ...] = (
 )
 """Of workers, whatever number of streams they read."""
 
-INVARIANTS = (*OF_WORKERS, *OF_SHARDS, *IN_THE_END, *counting.COUNTING, *FAN_OUT, *LED)
+INVARIANTS = (
+    *OF_WORKERS,
+    *OF_SHARDS,
+    *IN_THE_END,
+    *counting.COUNTING,
+    *FAN_OUT,
+    *LED,
+    *HOLDING,
+    *STORE,
+)
 
 
 def check(world: World) -> list[str]:

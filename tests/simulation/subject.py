@@ -33,6 +33,14 @@ class Outcome:
     """Virtual seconds from the end of all faults until everything was in order."""
 
 
+def outcome_of(world: Any, wrong: list[str], records: int) -> Outcome:
+    """The outcome of a world that has run; one that was never in order has taken its patience."""
+    settled_after = world.settled_after
+    if settled_after is None:
+        settled_after = world.history.patience
+    return Outcome(wrong, world.scheduler.now, records, settled_after)
+
+
 @dataclass(frozen=True)
 class Bug:
     """A planted bug."""

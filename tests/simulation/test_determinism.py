@@ -6,12 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from tests.simulation.dynamodb import LeaseTableModel
+from tests.simulation.kinesis import KinesisClient
 from tests.simulation.rounds import Round, draw
 from tests.simulation.subjects import SUBJECTS
 
@@ -22,13 +27,36 @@ def _round(name: str, histories: int) -> Round:
     return Round(name, 1, 0, histories, deadline=1e12, seconds=1e12)
 
 
+@contextmanager
+def _requests_noted(told: list[str]) -> Iterator[None]:
+    """Note what the services are asked, which no story tells where it changes nothing."""
+
+    def noting(serve: Callable[..., Any]) -> Callable[..., Any]:
+        def call(service: object, operation: str, request: object, *more: object) -> Any:
+            told.append(f"{operation} {request} {more}")
+            return serve(service, operation, request, *more)
+
+        return call
+
+    with ExitStack() as stack:
+        for service in (KinesisClient, LeaseTableModel):
+            stack.enter_context(mock.patch.object(service, "serve", noting(service.serve)))
+        yield
+
+
 def stories(rounds: list[Round]) -> list[list[str]]:
-    """The story of each history of these rounds: it has all that the world has noted, and when."""
+    """The story of each history of these rounds, and all requests of its calls."""
     told: list[list[str]] = []
     for this in rounds:
         subject: Any = next(each for each in SUBJECTS if each.name == this.subject)
+        histories: list[Any] = []
+        draw(this, subject.histories(), histories.append)
         told.append([])
-        draw(this, subject.histories(), lambda one, tell=subject.tell: told[-1].append(tell(one)))
+        for history in histories:
+            requests: list[str] = []
+            with _requests_noted(requests):
+                story = subject.tell(history)
+            told[-1].append("\n".join([story, *requests]))
     return told
 
 

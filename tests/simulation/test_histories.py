@@ -9,8 +9,8 @@ from tests.simulation.rounds import Round, play_round
 from tests.simulation.subjects import SUBJECTS
 
 _SHORT, _LONG = (
-    (10, 6, 6, 6, 6, 6, 6, 6, 8, 50, 12),
-    (400, 150, 150, 150, 150, 150, 150, 150, 300, 500, 400),
+    (10, 6, 6, 6, 6, 6, 6, 6, 8, 40, 12),
+    (400, 150, 150, 150, 150, 150, 150, 150, 300, 400, 400),
 )
 """The number of histories of each subject, in the short form and in the long one."""
 

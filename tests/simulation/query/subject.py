@@ -8,18 +8,12 @@ from tests.simulation.query.history import History
 from tests.simulation.query.invariants import check
 from tests.simulation.query.story import tell
 from tests.simulation.query.world import World
-from tests.simulation.subject import Outcome, Subject
+from tests.simulation.subject import Outcome, Subject, outcome_of
 
 
 def play(history: History) -> Outcome:
     world = World(history).run()
-    settled_after = world.settled_after
-    return Outcome(
-        check(world),
-        world.scheduler.now,
-        len(world.streams.user_records),
-        history.patience if settled_after is None else settled_after,
-    )
+    return outcome_of(world, check(world), len(world.streams.user_records))
 
 
 SUBJECT: Subject[History] = Subject("queries", histories, rough_history, play, tell, BUGS)

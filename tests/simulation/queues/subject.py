@@ -11,7 +11,7 @@ from tests.simulation.queues.histories import histories, rough_history
 from tests.simulation.queues.history import History
 from tests.simulation.queues.invariants import check
 from tests.simulation.queues.world import World
-from tests.simulation.subject import Outcome, Subject
+from tests.simulation.subject import Outcome, Subject, outcome_of
 
 _LONGEST = 300
 """Characters of a line."""
@@ -20,13 +20,7 @@ _LONGEST = 300
 def play(history: History) -> Outcome:
     with quiet_logging():
         world = World(history).run()
-    settled_after = world.settled_after
-    return Outcome(
-        check(world),
-        world.scheduler.now,
-        len(world.service.put_at),
-        history.patience if settled_after is None else settled_after,
-    )
+    return outcome_of(world, check(world), len(world.service.put_at))
 
 
 def tell(history: History) -> str:
