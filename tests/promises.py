@@ -383,7 +383,7 @@ DeadLetter:
     integration/worker/test_w3_errors.py::test_dead_letters_to_a_directory_are_whole_and_there_once
     integration/worker/test_w3_errors.py::test_a_shard_does_not_go_on_without_its_dead_letter_target
 Stop: integration/worker/test_w3_errors.py::test_stop_leaves_the_shard_to_other_workers
-FormerStreams, FormerStreams.delete_after: integration/worker/test_s1_several_streams.py::test_the_leases_of_a_stream_that_has_left_stay_or_go
+FormerStreams, FormerStreams.delete_after: integration/worker/test_s1_trouble.py::test_a_stream_that_was_deleted_stops_none_and_its_leases_go
 FormerStreams.only:
     unit/lease/rules/test_audit.py::test_only_those_that_the_user_names
     integration/worker/test_s1_trouble.py::test_a_function_for_former_streams_that_returns_rubbish_deletes_nothing

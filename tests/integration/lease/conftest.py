@@ -207,19 +207,31 @@ class Scene:
     told: list[Event]
 
     def create(self, *keys: str, owner: str | None = None) -> None:
-        create(self.table, *keys, owner=owner)
+        for key in keys:
+            self.table.create(lease(key, owner))
 
     def lease(self, key: str) -> Lease:
         return lease_of(self.table, key)
 
     def row(self, key: str) -> dict[str, Any]:
-        return row_of(self.dynamodb, self.table, key)
+        """A row as DynamoDB has it."""
+        answer = self.dynamodb.get_item(TableName=self.table.name, Key={"leaseKey": {"S": key}})
+        item: dict[str, Any] = answer["Item"]
+        return item
 
     def break_row(self, key: str) -> None:
-        break_row(self.table, self.dynamodb, key)
+        """Write to a row what cannot be read as a lease."""
+        self.dynamodb.update_item(
+            TableName=self.table.name,
+            Key={"leaseKey": {"S": key}},
+            UpdateExpression="SET leaseCounter = :counter",
+            ExpressionAttributeValues={":counter": {"S": "x"}},
+        )
 
-    def acquire(self, *keys: str) -> list[HeldLease]:
-        return acquire(self.renewer, self.table, *keys)
+    def acquire(self, *keys: str, renewer: LeaseRenewer | None = None) -> list[HeldLease]:
+        """New leases of these keys, in the hands of the worker "me"."""
+        self.create(*keys)
+        return [take(renewer or self.renewer, self.table, key) for key in keys]
 
     def coordinator(self, who: str = "me", **given: Any) -> LeaseCoordinator:
         return coordinator_of(self.table, self.time, who, **given)
@@ -390,21 +402,6 @@ def by_key(table: LeaseTable) -> list[Lease]:
     return sorted(table.leases(), key=lambda row: row.key)
 
 
-def create(table: LeaseTable, *keys: str, owner: str | None = None) -> None:
-    for key in keys:
-        table.create(lease(key, owner))
-
-
-def break_row(table: LeaseTable, dynamodb: Any, key: str) -> None:
-    """Write to a row what cannot be read as a lease."""
-    dynamodb.update_item(
-        TableName=table.name,
-        Key={"leaseKey": {"S": key}},
-        UpdateExpression="SET leaseCounter = :counter",
-        ExpressionAttributeValues={":counter": {"S": "x"}},
-    )
-
-
 def take(renewer: LeaseRenewer, table: LeaseTable, key: str) -> HeldLease:
     """The worker "me" takes a lease of the table, and holds it."""
     return renewer.hold(table.write(requests.take(lease_of(table, key), "me")))
@@ -424,20 +421,8 @@ def take_rows(
     Acquisitions(table, renewer, who, time, ignore).take(iter(rows), len(rows), terms)
 
 
-def acquire(renewer: LeaseRenewer, table: LeaseTable, *keys: str) -> list[HeldLease]:
-    """New leases of these keys, in the hands of the worker "me"."""
-    create(table, *keys)
-    return [take(renewer, table, key) for key in keys]
-
-
 def lease(key: str, owner: str | None = None, checkpoint: str = "100") -> Lease:
     return Lease(key, key, ExtendedSequenceNumber(checkpoint), owner=owner, hash_range=(0, 99))
-
-
-def row_of(dynamodb: Any, table: LeaseTable, key: str) -> dict[str, Any]:
-    answer = dynamodb.get_item(TableName=table.name, Key={"leaseKey": {"S": key}})
-    item: dict[str, Any] = answer["Item"]
-    return item
 
 
 def renew_many(table: LeaseTable, leases: Sequence[Lease]) -> list[Lease | SparkinesisError]:

@@ -8,11 +8,10 @@ from msgspec.structs import replace
 from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
 from sparkinesis.local import Fault
 from tests.failing import Failing
-from tests.integration.lease.conftest import Scene, by_key, create, renew_many
+from tests.integration.lease.conftest import Scene, by_key, renew_many
 
 SERVER = "moto"
 BATCH = "BatchExecuteStatement"
@@ -24,10 +23,10 @@ def some(code: str, *statements: int, takes_effect: bool = False) -> Fault:
 
 
 @pytest.fixture
-def known(table: LeaseTable) -> list[Lease]:
+def known(scene: Scene) -> list[Lease]:
     """Four leases of this worker's."""
-    create(table, *"abcd", owner="me")
-    return by_key(table)
+    scene.create(*"abcd", owner="me")
+    return by_key(scene.table)
 
 
 def renewed(rows: list[Lease], by: int = 1) -> list[Lease]:

@@ -26,7 +26,6 @@ from tests.integration.lease.conftest import (
     Scene,
     by_key,
     lease,
-    lease_of,
 )
 
 
@@ -34,11 +33,6 @@ def asked_of(table: LeaseTable, owner: str) -> Lease:
     """The only lease that this worker is to hand over."""
     (asked,) = [row for row in table.leases() if row.checkpoint_owner == owner]
     return asked
-
-
-def owners(table: LeaseTable, key: str) -> tuple[str | None, str | None]:
-    row = lease_of(table, key)
-    return row.owner, row.checkpoint_owner
 
 
 def test_a_shard_that_nobody_will_read_does_not_keep_others_from_being_shared(scene: Scene) -> None:
@@ -115,7 +109,8 @@ def test_a_broken_row_keeps_no_other_from_being_declined(scene: Scene) -> None:
     scene.break_row(asked[0])
     with pytest.raises(LeaseTableError, match=asked[0]):
         new.withdraw_requests()
-    assert owners(scene.table, asked[1]) == ("old", None)
+    row = scene.lease(asked[1])
+    assert (row.owner, row.checkpoint_owner) == ("old", None)
 
 
 @pytest.mark.parametrize("has_noticed", [False, True])
@@ -143,7 +138,7 @@ def test_what_a_worker_that_leaves_had_asked_for_stays_its_owners(
     held.checkpoint(ExtendedSequenceNumber("107"))
     assert held.handoff_to is None
     held.release()
-    assert owners(scene.table, asked.key) == (None, None)
+    assert scene.owners()[asked.key] == (None, None)
 
 
 def take_unanswered(
@@ -167,7 +162,7 @@ def test_a_handoff_whose_answer_was_lost_is_withdrawn_by_a_worker_that_leaves(
     if was_given:
         scene.table.write(requests.assign(asked, "new"))
     new.withdraw_requests()
-    assert owners(scene.table, asked.key) == (None if was_given else "old", None)
+    assert scene.owners()[asked.key] == (None if was_given else "old", None)
 
 
 @pytest.mark.parametrize("leaves", [True, False])

@@ -20,16 +20,13 @@ from sparkinesis.events import (
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Fault
 from sparkinesis.stream.address import StreamIdentifier
 from tests.integration.lease.conftest import (
     FAILOVER,
-    ManualTime,
     Scene,
-    coordinator_of,
     lease,
     take,
 )
@@ -38,10 +35,8 @@ _T = TypeVar("_T")
 
 
 @pytest.fixture
-def worker(
-    table: LeaseTable, time: ManualTime, told: list[Event], renewer: LeaseRenewer
-) -> LeaseCoordinator:
-    return coordinator_of(table, time, renewer=renewer, publish=told.append)
+def worker(scene: Scene) -> LeaseCoordinator:
+    return scene.coordinator(renewer=scene.renewer, publish=scene.told.append)
 
 
 def of(told: list[Event], kind: type[_T]) -> list[_T]:

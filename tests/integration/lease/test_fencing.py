@@ -21,7 +21,7 @@ from tests.integration.lease.conftest import (
     Scene,
     lease,
 )
-from tests.kcl import put_rows, recorded
+from tests.kcl import put_rows
 
 HOUR = 3600
 KEY = {"leaseKey": {"S": "a"}}
@@ -157,15 +157,6 @@ def test_a_java_worker_in_between_leaves_the_token_to_the_next_of_ours(scene: Sc
     )
     assert scene.lease("a").fencing_token == before
     assert token_of(scene, "me") > before
-
-
-def test_a_row_of_a_real_java_kcl_gets_its_first_token(scene: Scene) -> None:
-    rows = recorded("kcl-3.1.3-tables.json")["japp"]["Items"]
-    put_rows(scene.dynamodb, scene.table.name, rows)
-    known = scene.table.leases()
-    assert {row.fencing_token for row in known} == {None}
-    key = next(row.key for row in known if not row.is_finished)
-    assert token_of(scene, "me", key) > 1
 
 
 @pytest.mark.parametrize(

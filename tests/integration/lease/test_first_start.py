@@ -27,6 +27,7 @@ from sparkinesis.stream.position import LATEST
 from tests import pace
 from tests.integration.lease.conftest import (
     ManualTime,
+    Scene,
     Stream,
     make_stream,
     syncer_of,
@@ -84,25 +85,18 @@ def assert_complete(table: LeaseTable, stream: Stream) -> None:
 
 
 def test_workers_that_start_together_create_each_lease_once(
-    table: LeaseTable,
-    stream: Stream,
-    syncer: Callable[[], ShardSyncer],
-    told: list[Event],
+    scene: Scene, stream: Stream, syncer: Callable[[], ShardSyncer]
 ) -> None:
     """None of them writes over what another one wrote: the condition of each write holds."""
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(lambda _: syncer().sync(), range(3)))
-    assert_complete(table, stream)
-    assert set(created(told).values()) == {1}
-    assert len(created(told)) == SHARDS
+    assert_complete(scene.table, stream)
+    assert set(created(scene.told).values()) == {1}
+    assert len(created(scene.told)) == SHARDS
 
 
 def test_a_table_of_few_write_units_gets_all_leases(
-    server: LocalServer,
-    table: LeaseTable,
-    stream: Stream,
-    syncer: Callable[[], ShardSyncer],
-    told: list[Event],
+    scene: Scene, stream: Stream, syncer: Callable[[], ShardSyncer]
 ) -> None:
     """It takes the writes of its burst, and then three of five."""
     refused: list[int] = []
@@ -113,54 +107,54 @@ def test_a_table_of_few_write_units_gets_all_leases(
         refused.append(put)
         return Fault.error("ProvisionedThroughputExceededException")
 
-    server.kinesis.faults = AtPuts(throttle)
+    scene.server.kinesis.faults = AtPuts(throttle)
     syncer().sync()
     assert len(refused) > SHARDS // 4
-    assert_complete(table, stream)
-    assert len(created(told)) == SHARDS
+    assert_complete(scene.table, stream)
+    assert len(created(scene.told)) == SHARDS
 
 
 def test_a_permission_that_is_taken_away_in_between_is_an_error_and_no_loss(
-    server: LocalServer, table: LeaseTable, stream: Stream, syncer: Callable[[], ShardSyncer]
+    scene: Scene, stream: Stream, syncer: Callable[[], ShardSyncer]
 ) -> None:
     denied = Fault.error("AccessDeniedException")
-    server.kinesis.faults = AtPuts(lambda put: denied if put > SHARDS // 2 else None)
+    scene.server.kinesis.faults = AtPuts(lambda put: denied if put > SHARDS // 2 else None)
     with pytest.raises(AccessDeniedError, match="PutItem"):
         syncer().sync()
-    server.kinesis.faults = None
-    assert len(table.leases()) == SHARDS // 2
+    scene.server.kinesis.faults = None
+    assert len(scene.table.leases()) == SHARDS // 2
     syncer().sync()
-    assert_complete(table, stream)
+    assert_complete(scene.table, stream)
 
 
 def test_a_worker_that_is_to_end_creates_no_more(
-    server: LocalServer, table: LeaseTable, stream: Stream, syncer: Callable[[], ShardSyncer]
+    scene: Scene, stream: Stream, syncer: Callable[[], ShardSyncer]
 ) -> None:
     stop = threading.Event()
-    server.kinesis.faults = AtPuts(lambda put: stop.set() if put == SHARDS // 3 else None)
+    scene.server.kinesis.faults = AtPuts(lambda put: stop.set() if put == SHARDS // 3 else None)
     syncer().sync(wait=stop.wait)
-    there = len(table.leases())
+    there = len(scene.table.leases())
     assert SHARDS // 3 <= there < SHARDS - 16
     syncer().sync(wait=stop.wait)
-    assert len(table.leases()) == there + 1
+    assert len(scene.table.leases()) == there + 1
     syncer().sync(wait=threading.Event().wait)
-    assert_complete(table, stream)
+    assert_complete(scene.table, stream)
 
 
 @pytest.mark.parametrize("are_several", [False, True])
 def test_a_worker_that_is_shut_down_ends_before_all_leases_are_created(
-    server: LocalServer, stream: Stream, *, are_several: bool
+    scene: Scene, stream: Stream, *, are_several: bool
 ) -> None:
     reads: Any = {"streams": [stream.name]} if are_several else {"stream": stream.name}
     application = Application(
         name=f"{stream.name}-{are_several}",
         processor=lambda: Journaling(Journal()),
         region="us-east-1",
-        endpoint=server.endpoint_url,
+        endpoint=scene.server.endpoint_url,
         **reads,
     )
     worker = application.worker()
-    server.kinesis.faults = AtPuts(
+    scene.server.kinesis.faults = AtPuts(
         lambda put: worker.request_shutdown() if put == SHARDS // 3 else None
     )
     worker.start()
@@ -168,13 +162,11 @@ def test_a_worker_that_is_shut_down_ends_before_all_leases_are_created(
     # Of several streams, one that is being opened has a thread of its own.
     threads = threading.enumerate
     pace.eventually(lambda: not any(one.name.startswith("create-lease") for one in threads()))
-    server.kinesis.faults = None
+    scene.server.kinesis.faults = None
     assert SHARDS // 3 <= len(application.table().leases()) < SHARDS
 
 
-def test_only_the_thread_that_leads_makes_its_calls_again(
-    server: LocalServer, table: LeaseTable, stream: Stream
-) -> None:
+def test_only_the_thread_that_leads_makes_its_calls_again(scene: Scene, stream: Stream) -> None:
     given: set[float | None] = set()
 
     class Noted(LeaseTable):
@@ -182,14 +174,14 @@ def test_only_the_thread_that_leads_makes_its_calls_again(
             given.add(None if retry is None else retry.give_up_after)
             return super().create(lease, retry)
 
-    noted = Noted(table.name, "us-east-1", table.endpoint)
+    noted = Noted(scene.table.name, "us-east-1", scene.table.endpoint)
     syncer_of(stream.client, noted, ManualTime(), initial=LATEST).sync()
     assert given == {None, -1.0}
-    server.kinesis.faults = lambda _: Fault.error("ThrottlingException")
-    before = len(server.kinesis.calls)
+    scene.server.kinesis.faults = lambda _: Fault.error("ThrottlingException")
+    before = len(scene.server.kinesis.calls)
     with pytest.raises(LeaseTableUnavailableError):
-        table.create(table_row("new"), Backoff(give_up_after=-1.0))
-    assert len(server.kinesis.calls) == before + 1
+        scene.table.create(table_row("new"), Backoff(give_up_after=-1.0))
+    assert len(scene.server.kinesis.calls) == before + 1
 
 
 PROGRAM = """
@@ -206,17 +198,17 @@ syncer_of(client, table_at(endpoint, table), ManualTime(), initial=LATEST).sync(
 
 
 def test_a_start_after_kill_9_creates_the_rest_where_the_first_one_began(
-    server: LocalServer, table: LeaseTable, stream: Stream, syncer: Callable[[], ShardSyncer]
+    scene: Scene, stream: Stream, syncer: Callable[[], ShardSyncer]
 ) -> None:
-    arguments = [server.endpoint_url, stream.name, table.name]
+    arguments = [scene.server.endpoint_url, stream.name, scene.table.name]
     program = subprocess.Popen([sys.executable, "-c", PROGRAM, *arguments], env={**os.environ})
-    server.kinesis.faults = AtPuts(
+    scene.server.kinesis.faults = AtPuts(
         lambda put: program.send_signal(signal.SIGKILL) if put == SHARDS // 2 else None
     )
     assert program.wait() == -signal.SIGKILL
-    server.kinesis.faults = None
-    assert 1 <= len(table.leases()) < SHARDS
+    scene.server.kinesis.faults = None
+    assert 1 <= len(scene.table.leases()) < SHARDS
     syncer().sync()
-    rows = [replace(row, made_ms=None) for row in table.leases()]
+    rows = [replace(row, made_ms=None) for row in scene.table.leases()]
     assert {row.shard_id for row in rows} == {shard.id for shard in stream.shards()}
     assert len({row.application_ms for row in rows}) == 1

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparkinesis.errors import LeaseLostError, LeaseTableError, LeaseTableUnavailableError
-from sparkinesis.events import Event, RenewalFailed
+from sparkinesis.events import RenewalFailed
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.held import MAX_TRIES
 from sparkinesis.lease.renewer import LeaseRenewer
@@ -20,10 +20,9 @@ from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.batching import BATCHES_AGAIN
 from sparkinesis.lease.table.table import LeaseTable
 from tests.foreign_dynamodb import Lacking, plain_moto
-from tests.integration.lease.conftest import ManualTime, acquire, by_key, lease, table_at, take
+from tests.integration.lease.conftest import FAILOVER, Scene, by_key, lease, table_at, take
 from tests.kcl import create_table
 
-FAILOVER = 10.0
 AT = ExtendedSequenceNumber("500", 3)
 BATCH = "BatchExecuteStatement"
 
@@ -60,34 +59,30 @@ def table(server: Lacking, shared: tuple[Lacking, str], dynamodb: Any) -> LeaseT
     return table_at(shared[1], name)
 
 
-def rounds(renewer: LeaseRenewer, time: ManualTime, count: int) -> None:
+def rounds(scene: Scene, count: int, renewer: LeaseRenewer | None = None) -> None:
     """Renewals for longer than a lease lives without."""
     for _ in range(count):
-        time.now += FAILOVER / 3
-        renewer.renew_all()
+        scene.time.now += FAILOVER / 3
+        (renewer or scene.renewer).renew_all()
 
 
 # --- batches
 
 
 def test_a_server_that_answers_success_for_a_failed_condition_gets_no_batches(
-    server: Lacking,
-    table: LeaseTable,
-    renewer: LeaseRenewer,
-    time: ManualTime,
-    caplog: pytest.LogCaptureFixture,
+    server: Lacking, scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept, taken, asked = acquire(renewer, table, "a", "b", "c")
-    rounds(renewer, time, 2)
-    others = table.write(requests.take(taken.lease, "other"))
-    table.write(requests.initiate_handoff(asked.lease, "thief"))
-    rounds(renewer, time, 4)
+    kept, taken, asked = scene.acquire("a", "b", "c")
+    rounds(scene, 2)
+    others = scene.table.write(requests.take(taken.lease, "other"))
+    scene.table.write(requests.initiate_handoff(asked.lease, "thief"))
+    rounds(scene, 4)
     # Not known to be lost, if a batch were believed.
-    assert set(renewer.held()) == {"a", "c"}
+    assert set(scene.renewer.held()) == {"a", "c"}
     with pytest.raises(LeaseLostError, match="worker other has taken it"):
         taken.require_held("write")
     assert asked.handoff_to == "thief"
-    assert by_key(table) == [kept.lease, others, asked.lease]
+    assert by_key(scene.table) == [kept.lease, others, asked.lease]
     assert kept.lease.counter == 7
     assert server.calls[BATCH] == 1
     assert caplog.text.count("one by one") == 1
@@ -99,20 +94,16 @@ def test_a_server_that_answers_success_for_a_failed_condition_gets_no_batches(
     [(400, "UnknownOperationException"), (400, "ValidationException"), (404, "InvalidAction")],
 )
 def test_a_server_without_batches_is_asked_once_and_leases_are_kept(
-    server: Lacking,
-    table: LeaseTable,
-    time: ManualTime,
-    caplog: pytest.LogCaptureFixture,
-    error: tuple[int, str],
+    server: Lacking, scene: Scene, caplog: pytest.LogCaptureFixture, error: tuple[int, str]
 ) -> None:
     server.errors = {BATCH: error}
-    patient = LeaseRenewer(table, "me", 3 * BATCHES_AGAIN, time)
-    held = acquire(patient, table, "a", "b", "c")
-    rounds(patient, time, 4)
-    time.now += BATCHES_AGAIN
-    rounds(patient, time, 1)
+    patient = LeaseRenewer(scene.table, "me", 3 * BATCHES_AGAIN, scene.time)
+    held = scene.acquire("a", "b", "c", renewer=patient)
+    rounds(scene, 4, patient)
+    scene.time.now += BATCHES_AGAIN
+    rounds(scene, 1, patient)
     assert set(patient.held()) == {"a", "b", "c"}
-    assert by_key(table) == [one.lease for one in held]
+    assert by_key(scene.table) == [one.lease for one in held]
     assert {one.lease.counter for one in held} == {6}
     assert server.calls[BATCH] == 1
     (told,) = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
@@ -121,103 +112,97 @@ def test_a_server_without_batches_is_asked_once_and_leases_are_kept(
 
 
 def test_a_server_whose_batches_fail_is_asked_again_after_a_while(
-    server: Lacking, table: LeaseTable, time: ManualTime, caplog: pytest.LogCaptureFixture
+    server: Lacking, scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.errors = {BATCH: (500, "InternalServerError")}
-    patient = LeaseRenewer(table, "me", 3 * BATCHES_AGAIN, time)
-    held = acquire(patient, table, "a", "b")
-    rounds(patient, time, 1)
+    patient = LeaseRenewer(scene.table, "me", 3 * BATCHES_AGAIN, scene.time)
+    held = scene.acquire("a", "b", renewer=patient)
+    rounds(scene, 1, patient)
     tries = server.calls[BATCH]
     assert tries > 1
-    rounds(patient, time, 5)
+    rounds(scene, 5, patient)
     assert server.calls[BATCH] == tries
-    time.now += BATCHES_AGAIN
-    rounds(patient, time, 1)
+    scene.time.now += BATCHES_AGAIN
+    rounds(scene, 1, patient)
     again = server.calls[BATCH]
     assert again > tries
-    rounds(patient, time, 1)
+    rounds(scene, 1, patient)
     assert server.calls[BATCH] == again
-    assert by_key(table) == [one.lease for one in held]
+    assert by_key(scene.table) == [one.lease for one in held]
     assert {one.lease.counter for one in held} == {9}
     assert caplog.text.count("every 10 minutes") == 1
 
 
 def test_an_outage_is_not_taken_for_a_want_of_batches(
-    server: Lacking,
-    table: LeaseTable,
-    renewer: LeaseRenewer,
-    time: ManualTime,
-    caplog: pytest.LogCaptureFixture,
+    server: Lacking, scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
-    acquire(renewer, table, "a", "b")
+    scene.acquire("a", "b")
     outage = (500, "InternalServerError")
     server.errors = {BATCH: outage, "UpdateItem": outage}
-    rounds(renewer, time, 1)
+    rounds(scene, 1)
     tries = server.calls[BATCH]
     server.errors = {}
-    rounds(renewer, time, 1)
-    assert set(renewer.held()) == {"a", "b"}
+    rounds(scene, 1)
+    assert set(scene.renewer.held()) == {"a", "b"}
     assert server.calls[BATCH] == tries + 1  # of plain moto, which answers success
     assert "every 10 minutes" not in caplog.text
 
 
 def test_without_hash_keys_there_is_nothing_to_probe_with_and_each_lease_goes_alone(
-    server: Lacking, table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
+    server: Lacking, scene: Scene
 ) -> None:
     for key in "ab":
-        table.create(replace(lease(key), hash_range=None))
-    held = [take(renewer, table, key) for key in "ab"]
-    rounds(renewer, time, 5)
-    assert by_key(table) == [one.lease for one in held]
+        scene.table.create(replace(lease(key), hash_range=None))
+    held = [take(scene.renewer, scene.table, key) for key in "ab"]
+    rounds(scene, 5)
+    assert by_key(scene.table) == [one.lease for one in held]
     assert server.calls[BATCH] == 0
-    table.write(requests.add_hash_range(held[1].lease, (0, 9)))
-    rounds(renewer, time, 2)  # the first of these learns of it
+    scene.table.write(requests.add_hash_range(held[1].lease, (0, 9)))
+    rounds(scene, 2)  # the first of these learns of it
     assert server.calls[BATCH] == 1
 
 
 # --- refusals without a row
 
 
-def test_a_handoff_is_noticed_by_a_refusal_without_a_row(
-    server: Lacking, table: LeaseTable, renewer: LeaseRenewer, time: ManualTime
-) -> None:
+def test_a_handoff_is_noticed_by_a_refusal_without_a_row(server: Lacking, scene: Scene) -> None:
     server.tells_rows = False
-    asked, seen, kept = acquire(renewer, table, "a", "b", "c")
-    table.write(requests.initiate_handoff(asked.lease, "thief"))
-    table.write(requests.initiate_handoff(seen.lease, "thief"))
+    asked, seen, kept = scene.acquire("a", "b", "c")
+    scene.table.write(requests.initiate_handoff(asked.lease, "thief"))
+    scene.table.write(requests.initiate_handoff(seen.lease, "thief"))
     asked.checkpoint(AT)
-    rounds(renewer, time, 1)
+    rounds(scene, 1)
     for one in (asked, seen):
         assert one.is_held()
         assert one.handoff_to == "thief"
         one.checkpoint(AT)
         one.release()
-    assert [row.owner for row in by_key(table)] == ["thief", "thief", "me"]
+    assert [row.owner for row in by_key(scene.table)] == ["thief", "thief", "me"]
     assert kept.is_held()
-    assert renewer.duplicate_worker_leases == frozenset()
+    assert scene.renewer.duplicate_worker_leases == frozenset()
 
 
 def test_a_deleted_row_is_recognised_by_a_refusal_without_a_row(
-    server: Lacking, table: LeaseTable, renewer: LeaseRenewer
+    server: Lacking, scene: Scene
 ) -> None:
     server.tells_rows = False
-    deleted, taken = acquire(renewer, table, "a", "b")
-    table.delete(deleted.lease)
-    others = table.write(requests.take(taken.lease, "other"))
-    renewer.renew_all()
-    assert renewer.held() == {}
+    deleted, taken = scene.acquire("a", "b")
+    scene.table.delete(deleted.lease)
+    others = scene.table.write(requests.take(taken.lease, "other"))
+    scene.renewer.renew_all()
+    assert scene.renewer.held() == {}
     for held, why in ((deleted, "its row was deleted"), (taken, "worker other has taken it")):
         with pytest.raises(LeaseLostError, match=why):
             held.require_held("write")
-    assert by_key(table) == [others]
+    assert by_key(scene.table) == [others]
 
 
 def test_a_refusal_without_a_row_that_cannot_be_read_either_is_no_loss(
-    server: Lacking, table: LeaseTable, renewer: LeaseRenewer
+    server: Lacking, scene: Scene
 ) -> None:
     server.tells_rows = False
-    (held,) = acquire(renewer, table, "a")
-    table.write(requests.initiate_handoff(held.lease, "thief"))
+    (held,) = scene.acquire("a")
+    scene.table.write(requests.initiate_handoff(held.lease, "thief"))
     server.errors = {"GetItem": (500, "InternalServerError")}
     with pytest.raises(LeaseTableUnavailableError, match="GetItem"):
         held.checkpoint(AT)
@@ -225,23 +210,22 @@ def test_a_refusal_without_a_row_that_cannot_be_read_either_is_no_loss(
     server.errors = {}
     held.checkpoint(AT)
     assert held.handoff_to == "thief"
-    assert by_key(table) == [held.lease]
+    assert by_key(scene.table) == [held.lease]
 
 
 def test_a_server_that_refuses_for_no_reason_is_not_asked_without_end(
-    server: Lacking, table: LeaseTable, time: ManualTime
+    server: Lacking, scene: Scene
 ) -> None:
     """The clock stands still here, so that no lease runs out and ends it."""
-    told: list[Event] = []
-    renewer = LeaseRenewer(table, "me", FAILOVER, time, told.append)
-    held = acquire(renewer, table, "a", "b")
-    renewer.renew_all()
+    held = scene.acquire("a", "b")
+    scene.renewer.renew_all()
+    scene.told.clear()
     for operation in ("UpdateItem", BATCH):
         server.errors[operation] = 400, "ConditionalCheckFailedException"
     server.calls.clear()
-    renewer.renew_all()
+    scene.renewer.renew_all()
     assert 0 < server.calls["UpdateItem"] + server.calls[BATCH] <= 2 * MAX_TRIES
-    (failed,) = told
+    (failed,) = scene.told
     assert isinstance(failed, RenewalFailed)
     assert (failed.leases, failed.of) == (2, 2)
     assert failed.error.startswith("refused, although")
@@ -249,7 +233,10 @@ def test_a_server_that_refuses_for_no_reason_is_not_asked_without_end(
         LeaseTableError, match="the server refuses the write, although the row meets"
     ):
         held[0].checkpoint(AT)
+    assert set(scene.renewer.held()) == {"a", "b"}
+    with pytest.raises(LeaseTableError, match="Cannot release the lease for shard b"):
+        held[1].release()
+    assert not held[1].is_held()
     server.errors.clear()
     held[0].checkpoint(AT)
-    assert by_key(table)[0].checkpoint == AT
-    assert set(renewer.held()) == {"a", "b"}
+    assert by_key(scene.table)[0].checkpoint == AT

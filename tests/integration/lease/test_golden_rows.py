@@ -6,16 +6,13 @@ in its table.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease, PendingCheckpoint
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.rows import read_row
-from sparkinesis.lease.table.table import LeaseTable
-from tests.integration.lease.conftest import row_of
+from tests.integration.lease.conftest import Scene
 from tests.kcl import java_refuses, put_rows
 from tests.release import golden
 from tests.release.formats import items
@@ -34,22 +31,20 @@ _UNKNOWN = {"team": {"S": "flights"}, "later": {"M": {"deep": {"L": [{"N": "1"}]
 
 
 @pytest.mark.parametrize("kind", ROWS)
-def test_no_write_to_it_changes_what_this_version_does_not_know(
-    table: LeaseTable, dynamodb: Any, kind: str
-) -> None:
-    put_rows(dynamodb, table.name, [{**ROWS[kind], **_UNKNOWN}])
+def test_no_write_to_it_changes_what_this_version_does_not_know(scene: Scene, kind: str) -> None:
+    put_rows(scene.dynamodb, scene.table.name, [{**ROWS[kind], **_UNKNOWN}])
     before = read_row(ROWS[kind])
     assert isinstance(before, Lease)
-    row = table.write(requests.take(before, "me"))
-    row = table.write(requests.with_throughput(requests.renew(row), 1.5))
-    row = table.write(requests.add_children(row, ["c1", "c2"]))
-    row = table.write(requests.prepare(row, PendingCheckpoint(_NEXT, b"mine")))
-    row = table.write(requests.checkpoint(row, _NEXT))
-    row = table.write(requests.initiate_handoff(row, "another"))
-    row = table.write(requests.assign(row, "another"))
-    row = table.write(requests.reset(row, _LATEST, _INSTANT))
-    row = table.write(requests.evict(table.write(requests.take(row, "me"))))
-    written = row_of(dynamodb, table, row.key)
+    row = scene.table.write(requests.take(before, "me"))
+    row = scene.table.write(requests.with_throughput(requests.renew(row), 1.5))
+    row = scene.table.write(requests.add_children(row, ["c1", "c2"]))
+    row = scene.table.write(requests.prepare(row, PendingCheckpoint(_NEXT, b"mine")))
+    row = scene.table.write(requests.checkpoint(row, _NEXT))
+    row = scene.table.write(requests.initiate_handoff(row, "another"))
+    row = scene.table.write(requests.assign(row, "another"))
+    row = scene.table.write(requests.reset(row, _LATEST, _INSTANT))
+    row = scene.table.write(requests.evict(scene.table.write(requests.take(row, "me"))))
+    written = scene.row(row.key)
     assert {name: written[name] for name in _UNKNOWN} == _UNKNOWN
     assert java_refuses(written) == []
     assert read_row(written) == row

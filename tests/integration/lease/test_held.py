@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from sparkinesis.errors import (
     LeaseLostError,
-    LeaseTableError,
     LeaseTableUnavailableError,
     SparkinesisError,
 )
@@ -32,10 +31,8 @@ from tests.failing import Failing
 from tests.integration.lease.conftest import (
     FAILOVER,
     Scene,
-    acquire,
     by_key,
     lease,
-    lease_of,
     take,
     take_rows,
 )
@@ -55,26 +52,26 @@ DOING = {"prepare": "prepare a checkpoint"}
 """How errors call a write, if it has another name here."""
 
 
-def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: LeaseRenewer) -> None:
-    one, two = acquire(renewer, table, "a", "b")
+def test_writes_and_renewals_follow_each_other(scene: Scene) -> None:
+    one, two = scene.acquire("a", "b")
     one.prepare(PendingCheckpoint(AT, b"x"))
-    assert lease_of(table, "a").pending == PendingCheckpoint(AT, b"x")
+    assert scene.lease("a").pending == PendingCheckpoint(AT, b"x")
     one.drop_pending()
-    assert lease_of(table, "a").pending is None
+    assert scene.lease("a").pending is None
     one.drop_pending()  # writes nothing
     one.prepare(PendingCheckpoint(AT, b"x"))
-    renewer.renew_all()
+    scene.renewer.renew_all()
     one.add_children(["c1"])
     assert one.lease.child_ids == ("c1",)
     one.checkpoint(AT)
-    renewer.renew_all()
+    scene.renewer.renew_all()
     one.throughput_kbps = 1.5
     one.checkpoint(ExtendedSequenceNumber("LATEST"), 1_800_000_000_000)
-    assert lease_of(table, "a").throughput_kbps == 1.5
+    assert scene.lease("a").throughput_kbps == 1.5
     one.throughput_kbps = 2.5
-    renewer.renew_all()
+    scene.renewer.renew_all()
     # Taken, prepared, dropped, prepared, two checkpoints, three renewals.
-    assert lease_of(table, "a") == one.lease
+    assert scene.lease("a") == one.lease
     assert one.lease == replace(
         lease("a", "me", "LATEST"),
         counter=9,
@@ -83,9 +80,9 @@ def test_writes_and_renewals_follow_each_other(table: LeaseTable, renewer: Lease
         throughput_kbps=2.5,
         fencing_token=674,
     )
-    assert lease_of(table, "b") == two.lease
+    assert scene.lease("b") == two.lease
     assert two.lease.counter == 4
-    assert renewer.held() == {"a": one, "b": two}
+    assert scene.renewer.held() == {"a": one, "b": two}
 
 
 def test_a_shard_that_is_moved_is_not_taken_for_quiet_by_what_was_known_before(
@@ -195,7 +192,7 @@ def test_time_counts_from_before_a_write_was_sent(scene: Scene) -> None:
 def test_an_outage_loses_nothing_until_time_runs_out(scene: Scene, count: int) -> None:
     told: list[Event] = []
     renewer = LeaseRenewer(scene.table, "me", FAILOVER, scene.time, told.append)
-    held = acquire(renewer, scene.table, *(f"s{i}" for i in range(count)))
+    held = scene.acquire(*(f"s{i}" for i in range(count)), renewer=renewer)
     with scene.faults(Fault.error("ServiceUnavailable", status=503)):
         for _ in range(2):
             scene.time.now += 4
@@ -320,27 +317,6 @@ def test_a_lost_answer_before_another_error_is_remembered(
     assert by_key(scene.table) == [one.lease for one in held]
 
 
-def test_a_write_that_was_found_in_the_row_renewed_the_lease_when_it_was_sent(scene: Scene) -> None:
-    """Not when a later write met it there: others have counted since the earlier one."""
-    (held,) = scene.acquire("a")
-    scene.server.kinesis.faults = lambda call: Fault.dropped("after")
-    scene.time.now += 1
-    landed = scene.time.now
-    with pytest.raises(LeaseTableUnavailableError):
-        held.checkpoint(AT)
-    outage = Fault.error("ServiceUnavailable", status=503)
-    scene.server.kinesis.faults = Failing("UpdateItem", None, then=outage)
-    scene.time.now += 6
-    with pytest.raises(LeaseTableUnavailableError):
-        held.checkpoint(LATER)
-    assert scene.lease("a").checkpoint == AT
-    assert held.renewed_at == landed
-    scene.time.now = landed + FAILOVER
-    assert held.is_held()
-    scene.time.now += 0.001
-    assert not held.is_held()
-
-
 def test_a_scan_that_is_older_than_ones_own_writes_is_not_believed(scene: Scene) -> None:
     (held,) = scene.acquire("a")
     asked = replace(held.lease, owner="thief", checkpoint_owner="me")
@@ -367,23 +343,6 @@ def test_a_write_elsewhere_is_confirmed_by_a_renewal(scene: Scene) -> None:
     before = held.lease
     held.confirm("write elsewhere")
     assert scene.lease("a") == held.lease == replace(before, counter=before.counter + 1)
-
-
-def test_a_checkpoint_that_is_always_refused_is_no_success(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (held,) = scene.acquire("a")
-    row, tries = scene.lease("a"), list[Update]()
-
-    def refuse(at: LeaseTable, update: Update, *, in_doubt: bool = False) -> Lease:
-        tries.append(update)
-        raise LeaseChangedError("refused", row)
-
-    monkeypatch.setattr(LeaseTable, "write", refuse)
-    with pytest.raises(LeaseTableError, match="Cannot checkpoint for shard a in the"):
-        held.checkpoint(AT)
-    assert len(tries) == MAX_TRIES
-    assert held.is_held()
 
 
 def test_children_of_a_lease_whose_row_is_gone_are_not_added(scene: Scene) -> None:
@@ -422,27 +381,12 @@ def test_a_release_goes_on_while_a_worker_requests_the_lease_and_withdraws(
     assert (row.owner, row.checkpoint_owner) == (None, None)
 
 
-def test_a_release_that_is_always_refused_gives_up(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (held,) = scene.acquire("a")
-    row = scene.lease("a")
-
-    def refuse(at: LeaseTable, update: Update, *, in_doubt: bool = False) -> Lease:
-        raise LeaseChangedError("refused", row)
-
-    monkeypatch.setattr(LeaseTable, "write", refuse)
-    with pytest.raises(LeaseTableError, match="Cannot release the lease for shard a"):
-        held.release()
-    assert not held.is_held()
-
-
 def test_a_renewal_that_is_always_refused_is_told_and_one_of_a_lost_lease_is_not(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Event] = []
     renewer = LeaseRenewer(scene.table, "me", FAILOVER, scene.time, told.append)
-    held, other = acquire(renewer, scene.table, "a", "b")
+    held, other = scene.acquire("a", "b", renewer=renewer)
     other.lose("the test says so")
     row = scene.lease("a")
     refused: list[int] = []

@@ -10,9 +10,8 @@ import pytest
 from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import client
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.local import LocalServer
 from tests import pace
-from tests.integration.lease.conftest import create
+from tests.integration.lease.conftest import Scene
 
 ROUNDS = 5
 FAILOVER = pace.seconds(90.0)
@@ -40,14 +39,14 @@ def patient(table: LeaseTable, monkeypatch: pytest.MonkeyPatch) -> Iterator[Leas
 
 @pytest.mark.parametrize("leases", [500, pytest.param(5000, marks=pytest.mark.long)])
 def test_many_leases_are_kept_beyond_the_failover_time(
-    server: LocalServer, table: LeaseTable, patient: LeaseTable, leases: int
+    scene: Scene, patient: LeaseTable, leases: int
 ) -> None:
-    create(table, *(f"shardId-{i:012d}" for i in range(leases)), owner="me")
+    scene.create(*(f"shardId-{i:012d}" for i in range(leases)), owner="me")
     clock = Time()
     renewer = LeaseRenewer(patient, "me", FAILOVER, clock)
     for row in patient.leases():
         renewer.hold(row)
-    calls = len(server.kinesis.calls.select("BatchExecuteStatement"))
+    calls = len(scene.server.kinesis.calls.select("BatchExecuteStatement"))
     start_of_rounds = time.monotonic()
     for n in range(ROUNDS):
         start_of_round = clock()
@@ -59,7 +58,7 @@ def test_many_leases_are_kept_beyond_the_failover_time(
     assert clock() - start_of_rounds >= ROUNDS * FAILOVER / 3 > FAILOVER
     # And one that probes whether the server heeds conditions.
     assert (
-        len(server.kinesis.calls.select("BatchExecuteStatement")) - calls
+        len(scene.server.kinesis.calls.select("BatchExecuteStatement")) - calls
         == ROUNDS * leases // 25 + 1
     )
     assert {row.counter for row in patient.leases()} == {ROUNDS}

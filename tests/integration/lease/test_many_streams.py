@@ -252,20 +252,6 @@ def test_a_leader_comes_back_when_the_next_audit_or_cleanup_is_due(
     assert not calls
 
 
-def test_audits_and_cleanups_of_healthy_streams_call_nothing(
-    stream: OneOfMany, calls: Counter[str]
-) -> None:
-    syncers = [stream.syncer(phase=n / 10) for n in range(10)]
-    stream.create(0)
-    seen = stream.rows
-    calls.clear()
-    for _ in range(600):
-        stream.scene.time.now += 1
-        for syncer in syncers:
-            syncer.step(seen, audits=True)
-    assert not calls
-
-
 def test_audits_of_many_streams_are_spread_over_their_interval(
     stream: OneOfMany, calls: Counter[str]
 ) -> None:

@@ -13,7 +13,6 @@ import pytest
 from sparkinesis.errors import LeaseTableUnavailableError, SparkinesisError
 from sparkinesis.lease.coordinator import LeaseCoordinator
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.shards.shard_syncer import ShardSyncer
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.provisioning import Patience
 from sparkinesis.lease.table.statements import BATCH
@@ -34,12 +33,11 @@ from tests.failing import Failing
 from tests.integration.lease.conftest import (
     SYNC,
     ManualTime,
-    Stream,
+    Scene,
     coordinator_of,
     lease,
     lease_of,
-    make_stream,
-    syncer_of,
+    leased,
 )
 from tests.tallies import counted, seconds
 
@@ -251,60 +249,30 @@ def test_a_lease_that_another_worker_has_taken_is_no_failure_of_the_round(
     assert counted(measured.tally, RENEWAL_DURATION) == {("ok",): 1}
 
 
-@dataclass
-class Application:
-    """A stream of two shards, and what keeps its leases in step with them."""
-
-    stream: Stream
-    measured: Measured
-
-    @property
-    def name(self) -> str:
-        return self.stream.name
-
-    def syncer(self) -> ShardSyncer:
-        measured = self.measured
-        return syncer_of(self.stream.client, measured.plain, measured.time, metrics=measured.tally)
-
-    @property
-    def syncs(self) -> dict[tuple[str, ...], float]:
-        return counted(self.measured.tally, SHARD_SYNC_DURATION)
-
-
-@pytest.fixture
-def application(server: LocalServer, measured: Measured) -> Application:
-    return Application(make_stream(server, 2, Backoff(give_up_after=0.0)), measured)
-
-
-def test_each_sync_is_measured(application: Application) -> None:
-    application.syncer().sync()
-    assert application.syncs == {(application.name, "ok"): 1}
-    application.syncer().sync()
-    assert application.syncs == {(application.name, "ok"): 2}
-
-
-def test_a_sync_that_fails_is_told_apart(application: Application) -> None:
-    denied = Fault.error("AccessDeniedException")
-    application.measured.server.kinesis.faults = Failing("ListShards", denied)
-    with pytest.raises(SparkinesisError):
-        application.syncer().sync()
-    assert application.syncs == {(application.name, "failed"): 1}
-
-
-def test_what_is_not_due_is_not_measured_and_what_others_do_neither(
-    application: Application,
-) -> None:
+def test_each_sync_audit_and_cleanup_is_measured_and_what_is_not_due_is_none(scene: Scene) -> None:
     """Audits and cleanups are the leader's. Each is one."""
-    syncer, plain = application.syncer(), application.measured.plain
+    stream, tally = leased(scene, 2), Tally()
+    syncer = stream.syncer(metrics=tally)
+
+    def syncs(*, failed: int = 1, **more: int) -> bool:
+        found = {"failed": failed, **more}
+        return counted(tally, SHARD_SYNC_DURATION) == {
+            (stream.name, result): count for result, count in found.items()
+        }
+
+    denied = scene.faults(Fault.error("AccessDeniedException"), "ListShards")
+    with denied, pytest.raises(SparkinesisError):
+        syncer.sync()
+    assert syncs()
     syncer.sync()
-    syncer.step(plain.leases(), audits=True)
-    assert application.syncs == {(application.name, "ok"): 1}, "nothing was due"
-    application.measured.time.now += SYNC.audit_interval
-    syncer.step(plain.leases(), audits=False)
-    assert application.syncs == {(application.name, "ok"): 1}
-    application.measured.time.now += SYNC.cleanup_interval
-    syncer.step(plain.leases(), audits=True)
-    assert application.syncs == {(application.name, "ok"): 2}, "the cleanup"
-    application.measured.time.now += SYNC.audit_interval
-    syncer.step(plain.leases(), audits=True)
-    assert application.syncs == {(application.name, "ok"): 4}, "the audit, and the cleanup"
+    syncer.step(scene.table.leases(), audits=True)
+    assert syncs(ok=1), "nothing was due"
+    scene.time.now += SYNC.audit_interval
+    syncer.step(scene.table.leases(), audits=False)
+    assert syncs(ok=1)
+    scene.time.now += SYNC.cleanup_interval
+    syncer.step(scene.table.leases(), audits=True)
+    assert syncs(ok=2), "the cleanup"
+    scene.time.now += SYNC.audit_interval
+    syncer.step(scene.table.leases(), audits=True)
+    assert syncs(ok=4), "the audit, and the cleanup"

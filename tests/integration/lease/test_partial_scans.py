@@ -22,7 +22,6 @@ from sparkinesis.lease.assignment.partial_scan import (
 )
 from sparkinesis.lease.extended_sequence_number import SHARD_END, ExtendedSequenceNumber
 from sparkinesis.lease.table import requests
-from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import Call, Fault, LocalServer
 from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.worker.aws_options import LeaseTableOptions
@@ -31,10 +30,7 @@ from tests.integration.lease.conftest import (
     FAILOVER,
     SOON,
     Scene,
-    break_row,
-    create,
     lease,
-    lease_of,
     table_of,
 )
 from tests.integration.lease.test_assignment import release_asked
@@ -49,7 +45,8 @@ class Fleet:
     """A leader, two standbys and two others, which share the leases of a table."""
 
     def __init__(self, scene: Scene, *more: str, several_streams: bool = False) -> None:
-        self.table, self.time, self.server = scene.table, scene.time, scene.server
+        self.scene, self.table = scene, scene.table
+        self.time, self.server = scene.time, scene.server
         self.workers = {
             who: scene.worker(who, several_streams=several_streams)
             for who in (LEADER, *FOLLOWERS, *more)
@@ -115,9 +112,9 @@ def test_workers_of_several_streams_all_read_the_whole_table(scene: Scene) -> No
 
 def give(fleet: Fleet, *keys: str) -> None:
     """The leader gives new leases to the last worker."""
-    create(fleet.table, *keys)
+    fleet.scene.create(*keys)
     for key in keys:
-        fleet.table.write(requests.assign(lease_of(fleet.table, key), FOLLOWERS[-1]))
+        fleet.table.write(requests.assign(fleet.scene.lease(key), FOLLOWERS[-1]))
 
 
 def test_a_lease_that_is_to_be_adopted_is_looked_for_sooner(fleet: Fleet) -> None:
@@ -130,7 +127,7 @@ def test_a_lease_that_is_to_be_adopted_is_looked_for_sooner(fleet: Fleet) -> Non
     assert not last.take()
     assert last.due_in() == 2 * interval - interval
     give(fleet, "ended", "given", "stopped")
-    row = lease_of(fleet.table, "ended")
+    row = fleet.scene.lease("ended")
     fleet.table.write(requests.checkpoint(row, ExtendedSequenceNumber(SHARD_END)))
     last.renew()
     fleet.time.now += interval / 2
@@ -175,7 +172,7 @@ def test_a_row_that_cannot_be_read_and_a_table_that_cannot_be_reached_are_told(
 ) -> None:
     last, key = fleet.workers[FOLLOWERS[-1]], "shardId-000000009999"
     give(fleet, key)
-    break_row(fleet.table, fleet.server.client("dynamodb"), key)
+    fleet.scene.break_row(key)
     assert fleet.reads(FOLLOWERS[-1])["Scan"] == 1
     fleet.round()
     fleet.server.kinesis.faults = lambda _: Fault.error("ServiceUnavailable", status=503)
@@ -220,7 +217,7 @@ def test_the_whole_table_is_read_again_after_a_while(half_a_minute: float, fleet
 def test_a_lease_that_the_leader_gives_is_adopted_without_a_scan(fleet: Fleet) -> None:
     last = fleet.workers[FOLLOWERS[-1]]
     mine = set(last.held())
-    create(fleet.table, "new-1", "new-2", "new-3", "new-4", "new-5", "new-6", "new-7", "new-8")
+    fleet.scene.create("new-1", "new-2", "new-3", "new-4", "new-5", "new-6", "new-7", "new-8")
     scans = 0
     for _ in range(10):
         fleet.time.now += SOON
@@ -232,8 +229,7 @@ def test_a_lease_that_the_leader_gives_is_adopted_without_a_scan(fleet: Fleet) -
                 one.take()
     assert set(last.held()) > mine, "the new leases are shared"
     assert scans == 0
-    owners = {row.key: (row.owner, row.checkpoint_owner) for row in fleet.table.leases()}
-    given = {key for key, who in owners.items() if who == (FOLLOWERS[-1], None)}
+    given = {key for key, who in fleet.scene.owners().items() if who == (FOLLOWERS[-1], None)}
     assert given == set(last.held())
 
 
@@ -317,9 +313,8 @@ def test_the_index_is_made_once_and_where_it_costs_no_capacity_of_its_own(
 ) -> None:
     table, dynamodb = table_of(moto, "indexed"), moto.client("dynamodb")
     table.provision(LeaseTableOptions())
-    create(table, "a", owner="x")
-    create(table, "b", owner="x")
-    create(table, "c", owner="y")
+    for key, owner in zip("abc", "xxy", strict=True):
+        table.create(lease(key, owner))
     assert create_index(table)
     assert create_index(table)
     (index,) = dynamodb.describe_table(TableName=table.name)["Table"]["GlobalSecondaryIndexes"]
@@ -336,18 +331,18 @@ def test_the_index_is_made_once_and_where_it_costs_no_capacity_of_its_own(
     assert not create_index(table_of(moto, "provisioned"))
 
 
-def test_rows_are_read_by_the_hundred(server: LocalServer, table: LeaseTable) -> None:
-    create(table, *KEYS)
-    server.kinesis.calls.clear()
-    rows = read_some(table, [*KEYS, "missing"])
+def test_rows_are_read_by_the_hundred(scene: Scene) -> None:
+    scene.create(*KEYS)
+    scene.server.kinesis.calls.clear()
+    rows = read_some(scene.table, [*KEYS, "missing"])
     assert {row.key for row in rows.leases} == set(KEYS)
-    assert Counter(call.operation for call in server.kinesis.calls) == {"BatchGetItem": 2}
+    assert Counter(call.operation for call in scene.server.kinesis.calls) == {"BatchGetItem": 2}
     assert rows.second is not None
 
 
 def lock_row(fleet: Fleet, **changes: Any) -> None:
     """Change the leader's lock, or delete it."""
-    client, key = fleet.server.client("dynamodb"), {"leaseKey": {"S": "Leader"}}
+    client, key = fleet.scene.dynamodb, {"leaseKey": {"S": "Leader"}}
     if not changes:
         client.delete_item(TableName=fleet.table.name, Key=key)
         return
@@ -382,7 +377,7 @@ def test_who_sees_no_lock_of_the_leader_that_it_knows_reads_the_whole_table(
 
 
 def test_who_reads_its_own_rows_tells_its_load_every_half_a_minute(fleet: Fleet) -> None:
-    last, client = FOLLOWERS[-1], fleet.server.client("dynamodb")
+    last, client = FOLLOWERS[-1], fleet.scene.dynamodb
     key = {"TableName": fleet.table.name, "Key": {"leaseKey": {"S": last}}}
     client.delete_item(**key)
     for _ in range(8):

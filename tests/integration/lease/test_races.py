@@ -12,8 +12,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
-from sparkinesis.local import LocalServer
-from tests.integration.lease.conftest import lease, renew_many, table_of
+from tests.integration.lease.conftest import Scene, lease, renew_many, table_of
 
 SERVER = "moto"
 KEYS = ("a", "b", "c")
@@ -48,13 +47,13 @@ def compete(table: LeaseTable, me: str, seed: int, won: Callable[[Won], object])
         won((row.key, row.counter, me))
 
 
-def test_no_two_writers_succeed_on_one_counter(server: LocalServer, table: LeaseTable) -> None:
+def test_no_two_writers_succeed_on_one_counter(scene: Scene) -> None:
     for key in KEYS:
-        table.create(lease(key))
+        scene.table.create(lease(key))
     won: list[Won] = []
     threads = [
         threading.Thread(
-            target=compete, args=(table_of(server, table.name), f"w{i}", i, won.append)
+            target=compete, args=(table_of(scene.server, scene.table.name), f"w{i}", i, won.append)
         )
         for i in range(3)
     ]
@@ -65,6 +64,6 @@ def test_no_two_writers_succeed_on_one_counter(server: LocalServer, table: Lease
     relied_on = Counter((key, counter) for key, counter, _ in won)
     assert set(relied_on.values()) == {1}
     # Every success raised the counter by one, and nothing else did.
-    for row in table.leases():
+    for row in scene.table.leases():
         assert sorted(c for key, c in relied_on if key == row.key) == list(range(row.counter))
     assert len({who for *_, who in won}) > 1

@@ -11,7 +11,6 @@ from sparkinesis.errors import LeaseLostError, LeaseTableUnavailableError, Spark
 from sparkinesis.events import Event, LeaseEnded, RenewalFailed, RenewalRecovered
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.lease import Lease
-from sparkinesis.lease.renewer import LeaseRenewer
 from sparkinesis.lease.table import requests
 from sparkinesis.lease.table.update import Update
 from sparkinesis.lease.table.write_conflict import LeaseChangedError
@@ -53,8 +52,8 @@ def test_a_lease_that_is_acquired_counts_from_before_its_write(scene: Scene) -> 
     assert scene.renewer.renewed_at == sent, "as at the start"
 
 
-def test_a_row_without_a_token_is_held_under_the_least(renewer: LeaseRenewer) -> None:
-    assert renewer.hold(lease("a", "me")).fencing_token == 0
+def test_a_row_without_a_token_is_held_under_the_least(scene: Scene) -> None:
+    assert scene.renewer.hold(lease("a", "me")).fencing_token == 0
 
 
 def test_the_lease_that_was_renewed_the_longest_ago_comes_first(

@@ -22,12 +22,8 @@ from sparkinesis.stream.calls.retry import Backoff
 from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests.integration.lease.conftest import (
     FAILOVER,
-    ManualTime,
     Scene,
-    coordinator_of,
-    create,
     lease,
-    lease_of,
 )
 from tests.integration.lease.test_coordinator import take_unanswered
 
@@ -107,16 +103,16 @@ def test_a_scan_is_consistent_only_while_a_write_is_in_doubt(
     assert scans[3:] == [False, True, False]
 
 
-def test_who_has_all_leases_scans_every_four_intervals(table: LeaseTable, time: ManualTime) -> None:
-    create(table, "a")
-    me = coordinator_of(table, time)
+def test_who_has_all_leases_scans_every_four_intervals(scene: Scene) -> None:
+    scene.create("a")
+    me = scene.coordinator()
     assert me.due_in() <= 0, "at once"
     me.take()
     assert me.due_in() == INTERVAL, "the lease was nobody's"
-    time.now += INTERVAL
+    scene.time.now += INTERVAL
     me.take()
     assert me.due_in() == 4 * INTERVAL
-    time.now += 1.0
+    scene.time.now += 1.0
     assert me.due_in() == 4 * INTERVAL - 1.0
     me.held()["a"].release()
     assert me.due_in() == INTERVAL - 1.0, "the shard may have ended, and children follow"
@@ -257,16 +253,16 @@ def test_a_twin_is_noticed_by_a_row_that_was_deleted_and_made_again(scene: Scene
     assert me.duplicate_worker_leases == ("a",)
 
 
-def test_the_leases_of_a_twin_are_told_in_order(table: LeaseTable, time: ManualTime) -> None:
+def test_the_leases_of_a_twin_are_told_in_order(scene: Scene) -> None:
     keys = tuple(f"s{n}" for n in range(6))
-    create(table, *keys)
-    me = coordinator_of(table, time)
+    scene.create(*keys)
+    me = scene.coordinator()
     while len(me.held()) < 6:
         me.take()
-        time.now += INTERVAL
+        scene.time.now += INTERVAL
         me.renew()
     for key in keys:
-        table.write(requests.take(lease_of(table, key), "me"))
+        scene.table.write(requests.take(scene.lease(key), "me"))
     me.renew()
     me.take()
     assert me.duplicate_worker_leases == keys
@@ -292,9 +288,9 @@ def test_workers_that_fall_silent_are_told_in_order_with_their_longest_silence(
     assert {event.silent_for for event in silent} == {FAILOVER + 1.5}
 
 
-def test_a_row_that_has_not_changed_is_not_read_anew(table: LeaseTable, time: ManualTime) -> None:
-    create(table, "a", owner="other")
-    me = coordinator_of(table, time)
+def test_a_row_that_has_not_changed_is_not_read_anew(scene: Scene) -> None:
+    scene.create("a", owner="other")
+    me = scene.coordinator()
     me.take()
     (before,) = me.snapshot.leases
     me.take()
@@ -366,16 +362,16 @@ def test_a_scan_shows_the_owner_that_a_lease_is_asked_for(scene: Scene) -> None:
     assert sorted(str(held.handoff_to) for held in old.held().values()) == ["None", "new"]
 
 
-def test_a_table_that_was_deleted_is_not_made_again(table: LeaseTable, time: ManualTime) -> None:
+def test_a_table_that_was_deleted_is_not_made_again(scene: Scene) -> None:
     """Its checkpoints are gone: all would be read again, or nothing of what came since."""
-    create(table, "a")
-    me = coordinator_of(table, time)
+    scene.create("a")
+    me = scene.coordinator()
     me.take()
-    table.drop()
+    scene.table.drop()
     with pytest.raises(LeaseTableNotFoundError):
         me.take()
     with pytest.raises(LeaseTableNotFoundError):
-        table.provision(LeaseTableOptions())
+        scene.table.provision(LeaseTableOptions())
 
 
 def test_a_row_that_cannot_be_read_is_told_until_it_can(scene: Scene) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -13,10 +15,15 @@ import pytest
 from sparkinesis.application import Application
 from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.table import LeaseTable
-from sparkinesis.local import LocalServer
+from sparkinesis.local import Fault, FaultPlan, LocalServer
 from sparkinesis.worker.lifecycle.worker import Worker
+from sparkinesis.worker.processors.processor import ProcessorShard
+from tests import command
+from tests.command import Result, place_of
+from tests.failing import Failing
 from tests.journal import PATIENCE, Journal, Journaling
-from tests.streams import put_at, split
+from tests.kcl import rows_of
+from tests.streams import create_when_permitted, put_at, split
 
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 UPPER = 2**127
@@ -36,6 +43,7 @@ class Scene:
     journal: Journal
     application: Callable[..., Application]
     run: Callable[[Application], Worker]
+    caplog: pytest.LogCaptureFixture
 
     def start(
         self,
@@ -53,6 +61,15 @@ class Scene:
         )
         return self.run(self.application(options, **{"processor": own, **given}))
 
+    def several(self, streams: object, **given: Any) -> Application:
+        """Make an application of several streams, whose identifiers the journal has for shards."""
+        processor = lambda: ByIdentifier(self.journal, checkpoint)  # noqa: E731
+        return self.application(stream=None, streams=streams, **{"processor": processor, **given})
+
+    def rows(self) -> dict[str, dict[str, Any]]:
+        """Return the rows of the lease table by key, as DynamoDB has them."""
+        return rows_of(self.dynamodb, self.stream)
+
     def put(self, data: bytes, hash_key: int = 0, key: str = "k") -> str:
         """Put one record into the shard of ``hash_key``; return its sequence number."""
         return put_at(self.kinesis, self.stream, data, hash_key, key)
@@ -60,6 +77,30 @@ class Scene:
     def split(self) -> str:
         """Split the first open shard in the middle; return its id."""
         return split(self.kinesis, self.stream)
+
+    def call(self, name: str, *options: str, app: str | None = None) -> Result:
+        """Run a command in this process on the application."""
+        return command.call(name, app or self.stream, *options, *place_of(self.server))
+
+    def faults(
+        self, fault: FaultPlan | Fault | None, operation: str | None = None, **only: Any
+    ) -> None:
+        """Plan the server's faults until the test is over; None: there are none.
+
+        By a function of a call, or the fault of each call with these fields.
+        """
+        if isinstance(fault, Fault):
+            fault = Failing(operation, then=fault, **only)
+        self.server.kinesis.faults = fault
+
+    @cached_property
+    def dynamodb(self) -> Any:
+        return self.server.client("dynamodb")
+
+    @cached_property
+    def streams(self) -> list[str]:
+        """Three streams of one shard each, whose ids are the same; in alphabetical order."""
+        return three_streams(self.kinesis)
 
     @property
     def table(self) -> LeaseTable:
@@ -78,6 +119,21 @@ class Scene:
     def calls_of(self, shard: str = FIRST) -> list[str]:
         """Return the calls of a shard's processors, in order."""
         return [call for where, call in self.journal.calls() if where == shard]
+
+
+def three_streams(kinesis: Any) -> list[str]:
+    suffix = uuid.uuid4().hex[:6]
+    names = [f"s-{kind}-{suffix}" for kind in ("app", "mobile", "web")]
+    for name in names:
+        create_when_permitted(kinesis, name)
+    return names
+
+
+class ByIdentifier(Journaling):
+    """Writes down the stream's identifier in place of the shard."""
+
+    def initialize(self, shard: ProcessorShard) -> Any:
+        return super().initialize(replace(shard, id=str(shard.stream_id)))
 
 
 class Gate:

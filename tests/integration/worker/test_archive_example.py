@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 
 from examples.archive import archive as example
 from examples.flights.events import load_flights, to_events, to_json
-from sparkinesis.local import LocalServer
+from tests.integration.worker.scene import Scene
 from tests.journal import PATIENCE
 from tests.lake import visible_files, visible_rows
 from tests.streams import put
@@ -34,21 +34,19 @@ def test_its_processors_can_be_made_in_another_process() -> None:
     assert (processor.path, processor.max_age) == ("s3://lake/flights", 60.0)
 
 
-def test_each_event_comes_into_the_lake(
-    server: LocalServer, kinesis: Any, stream: str, tmp_path: Path
-) -> None:
+def test_each_event_comes_into_the_lake(scene: Scene, tmp_path: Path) -> None:
     events = to_events(load_flights(FLIGHTS))
     lines = to_json(events)
     folder = tmp_path / "lake"
-    place = ["--region", "us-east-1", "--endpoint", server.endpoint_url, "--max-age", "0.5"]
+    place = ["--region", "us-east-1", "--endpoint", scene.server.endpoint_url, "--max-age", "0.5"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "examples.archive", stream, str(folder), *place],
+        [sys.executable, "-m", "examples.archive", scene.stream, str(folder), *place],
     )
     try:
         middle = len(lines) // 2
-        put_all(kinesis, stream, lines[:middle])
+        put_all(scene.kinesis, scene.stream, lines[:middle])
         wait_for_rows(process, folder, middle)
-        put_all(kinesis, stream, lines[middle:])
+        put_all(scene.kinesis, scene.stream, lines[middle:])
         wait_for_rows(process, folder, len(lines))
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0

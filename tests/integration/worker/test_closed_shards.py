@@ -124,14 +124,10 @@ def test_where_kinesis_itself_answers_nothing_is_listed(client: StreamClient) ->
 
 
 def test_a_worker_tells_of_a_shard_that_does_not_end(
-    scene: Scene,
-    endpoint: str,
-    moto: Any,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    scene: Scene, endpoint: str, moto: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The minute is shortened; all else is as it is."""
     monkeypatch.setattr("sparkinesis.stream.reading.shard_end.WARN_AFTER", 0.5)
     moto.split_shard(StreamName="s", ShardToSplit=SHARD, NewStartingHashKey="7")
     scene.start({"cleanup_interval": 0.2}, name="closed", stream="s", endpoint=endpoint)
-    eventually(lambda: any(f"Shard {SHARD} of stream" in text for text in warnings(caplog)))
+    eventually(lambda: any(f"Shard {SHARD} of stream" in text for text in warnings(scene.caplog)))

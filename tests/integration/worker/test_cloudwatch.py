@@ -133,11 +133,7 @@ KEPT = {"throttled", "refused", "unavailable"}
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_worker_processes_and_checkpoints_whatever_cloudwatch_does(
-    scene: Scene,
-    watched: Any,
-    name: str,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    scene: Scene, watched: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name == "hanging":
         monkeypatch.setattr(cloudwatch, "CALL_TIMEOUT", 0.5)
@@ -147,7 +143,7 @@ def test_a_worker_processes_and_checkpoints_whatever_cloudwatch_does(
     metrics = CloudWatchMetrics(flush_every=1)
     worker = scene.start({"metrics": (metrics,)}, on_records=checkpoint)
     scene.journal.wait_for_data(*DATA[:200])
-    pace.eventually(lambda: told(caplog, "does not take metrics"))
+    pace.eventually(lambda: told(scene.caplog, "does not take metrics"))
     put(scene.kinesis, scene.stream, DATA[200:])
     scene.journal.wait_for_data(*DATA)
     if name in KEPT:
@@ -158,14 +154,14 @@ def test_a_worker_processes_and_checkpoints_whatever_cloudwatch_does(
     last = {record.sequence_number for record in scene.journal.records()}
     assert {lease.checkpoint.sequence_number for lease in leases.values()} <= last
     assert sorted(scene.journal.data()) == sorted(DATA), "each record once"
-    assert len(told(caplog, "does not take metrics")) == 1
+    assert len(told(scene.caplog, "does not take metrics")) == 1
     total = processed(watched, scene.stream)["Sum"]
     if name in KEPT:
         assert total == len(DATA), "sent later"
     else:
         assert total <= len(DATA), "nothing counts twice"
         ends = ("were not published in the end", "did not take the last metrics")
-        assert any(text in caplog.text for text in ends)
+        assert any(text in scene.caplog.text for text in ends)
 
 
 def test_region_and_credentials_are_the_applications_unless_others_are_given(

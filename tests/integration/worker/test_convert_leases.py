@@ -184,16 +184,14 @@ def test_a_dry_run_and_a_missing_terminal_write_nothing(
     }
 
 
-def test_a_worker_that_runs_is_told_and_keeps_its_leases(
-    scene: Scene, dynamodb: Any, convert: Command
-) -> None:
+def test_a_worker_that_runs_is_told_and_keeps_its_leases(scene: Scene, convert: Command) -> None:
     scene.start(worker_id="alive")
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     # A renewal is due in each third of the failover time.
     result = convert("several", "--stream", scene.stream, "--failover-time", str(FAILOVER_TIME))
     assert "Workers of the application run: shardId-" in failure(result)
     assert "by alive. Nothing was written. Stop all workers" in result.stderr
-    for item in rows_of(dynamodb, scene.stream).values():
+    for item in rows_of(scene.dynamodb, scene.stream).values():
         assert item["leaseOwner"] == {"S": "alive"}
         assert "convertedTo" not in item
     assert scene.journal.calls("lease_lost") == []
@@ -301,19 +299,17 @@ def test_a_stream_that_is_missing_or_not_named_is_told(
     assert rows_of(dynamodb, stream) == before
 
 
-def test_leases_of_a_deleted_stream_are_refused(
-    scene: Scene, dynamodb: Any, convert: Command
-) -> None:
+def test_leases_of_a_deleted_stream_are_refused(scene: Scene, convert: Command) -> None:
     several = scene.application(stream=None, streams=[scene.stream])
     several.worker()._streams.begin(lambda _: False)
     old, new = make_anew(scene.kinesis, scene.stream)
-    before = rows_of(dynamodb, scene.stream)
+    before = rows_of(scene.dynamodb, scene.stream)
     assert f"The leases of {old} are those of a deleted stream" in failure(convert("single"))
-    assert rows_of(dynamodb, scene.stream) == before
+    assert rows_of(scene.dynamodb, scene.stream) == before
     several.worker()._streams.begin(lambda _: False)
     assert "has leases of 2 streams: " in failure(convert("single"))
     assert "deleted stream" in failure(convert("single", "--stream", old))
     assert convert("single", "--stream", new).returncode == 0
-    found = rows_of(dynamodb, scene.stream)
+    found = rows_of(scene.dynamodb, scene.stream)
     assert len([key for key in found if key.startswith(old)]) == len(before), "they stay"
     assert len([key for key in found if ":" not in key]) == 1

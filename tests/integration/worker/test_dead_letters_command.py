@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,6 @@ from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene
 from tests.journal import PATIENCE
 from tests.streams import create_auto, identifier, make_anew, put, records_of, shard_ids
 
-Faults = Callable[..., None]
 NUMBER = 49590338271490256608559692538361571095921575989136588898
 
 
@@ -183,7 +181,7 @@ def test_nothing_of_a_record_or_an_error_reaches_the_terminal_as_a_command(tmp_p
 
 
 def test_what_is_no_dead_letter_is_told_and_does_not_hide_the_others(
-    tmp_path: Path, into: list[str], kinesis: Any, stream: str
+    scene: Scene, tmp_path: Path, into: list[str]
 ) -> None:
     write_letter(tmp_path)
     (tmp_path / "junk.parquet").write_bytes(b"PAR1 and no more")
@@ -196,11 +194,11 @@ def test_what_is_no_dead_letter_is_told_and_does_not_hide_the_others(
         assert junk.startswith("junk.parquet was skipped: ArrowInvalid: ")
         assert other.startswith("other.parquet was skipped: it is not a dead letter")
         assert end.startswith("sparkinesis dead-letters: 2 files in ")
-    assert all_of(kinesis, stream).total() == 1
+    assert all_of(scene.kinesis, scene.stream).total() == 1
 
 
 def test_what_is_not_all_there_can_be_listed_and_is_neither_shown_nor_put(
-    tmp_path: Path, into: list[str], kinesis: Any, stream: str
+    scene: Scene, tmp_path: Path, into: list[str]
 ) -> None:
     write_letter(tmp_path)
     (path,) = tmp_path.iterdir()
@@ -210,7 +208,7 @@ def test_what_is_not_all_there_can_be_listed_and_is_neither_shown_nor_put(
         result = run(str(tmp_path), *arguments, code=1)
         assert "has no column 'data'" in result.stderr
     assert path.exists()
-    assert all_of(kinesis, stream).total() == 0
+    assert all_of(scene.kinesis, scene.stream).total() == 0
 
 
 def test_an_empty_directory_is_no_error_and_a_missing_one_is(tmp_path: Path) -> None:
@@ -251,40 +249,36 @@ def test_options_that_make_no_sense_are_one_line_and_change_nothing(
 
 @pytest.mark.parametrize(("answer", "is_put"), [("y\n", True), ("\n", False)])
 def test_on_a_terminal_it_shows_what_it_will_do_and_asks(
-    tmp_path: Path, kinesis: Any, stream: str, *, into: list[str], answer: str, is_put: bool
+    scene: Scene, tmp_path: Path, *, into: list[str], answer: str, is_put: bool
 ) -> None:
     write_letter(tmp_path, stream="fl\x1b[2Jights")
     (file,) = tmp_path.iterdir()
     result = asked(answer, "dead-letters", str(tmp_path), *into, "--delete")
     assert FIRST in result.stdout
-    question = f"Put 1 record of 1 file, of stream fl\\x1b[2Jights, into the stream '{stream}'"
+    question = (
+        f"Put 1 record of 1 file, of stream fl\\x1b[2Jights, into the stream '{scene.stream}'"
+    )
     assert question in result.stderr
     assert result.returncode == (0 if is_put else 1)
-    assert all_of(kinesis, stream).total() == is_put
+    assert all_of(scene.kinesis, scene.stream).total() == is_put
     assert file.exists() != is_put, "--delete"
     assert not (tmp_path / "put-back").exists()
 
 
 def test_what_the_stream_does_not_take_is_left_and_nothing_is_put_twice(
-    tmp_path: Path,
-    kinesis: Any,
-    stream: str,
-    server: LocalServer,
-    *,
-    into: list[str],
-    faults: Faults,
+    scene: Scene, tmp_path: Path, *, into: list[str]
 ) -> None:
     for number in range(3):
         write_letter(tmp_path, NUMBER + number)
     place = DeadLetters.at(str(tmp_path))
     letters = place.contents().letters
-    address = StreamAddress(stream, None, "us-east-1", server.endpoint_url)
+    address = StreamAddress(scene.stream, None, "us-east-1", scene.server.endpoint_url)
     full = Fault("ProvisionedThroughputExceededException", entries=frozenset(range(500)))
-    faults(Failing("PutRecords", None, then=full, stream=stream))
+    scene.faults(Failing("PutRecords", None, then=full, stream=scene.stream))
     retry = Backoff(base=0.01, cap=0.02, give_up_after=0.3)
     found = put_back(place, letters, address, delete=False, retry=retry)
-    faults(None)
-    put = all_of(kinesis, stream)
+    scene.faults(None)
+    put = all_of(scene.kinesis, scene.stream)
     assert len(found.done) == put.total() < 3
     assert len(found.left) == 3 - len(found.done)
     assert "ProvisionedThroughputExceededException" in str(found.error)
@@ -293,12 +287,12 @@ def test_what_the_stream_does_not_take_is_left_and_nothing_is_put_twice(
 
     rest = objects(str(tmp_path), *into, "--yes")
     assert [one["put_back"] for one in rest] == [True] * len(found.left)
-    counts = {data: n for (_, _, data), n in all_of(kinesis, stream).items()}
+    counts = {data: n for (_, _, data), n in all_of(scene.kinesis, scene.stream).items()}
     assert counts == {b"data-%d" % number: 1 for number in range(3)}
 
 
 def test_a_record_that_kinesis_refuses_is_left_and_the_others_are_put(
-    tmp_path: Path, kinesis: Any, stream: str, into: list[str]
+    scene: Scene, tmp_path: Path, into: list[str]
 ) -> None:
     """Its keys come from an aggregate of a foreign producer."""
     write_letter(tmp_path)
@@ -315,55 +309,55 @@ def test_a_record_that_kinesis_refuses_is_left_and_the_others_are_put(
         "its partition key has 257 characters",
     ]
     assert "3 files could not be put back" in end
-    assert {data for _, _, data in all_of(kinesis, stream)} == {b"data-0", b"data-4"}
+    assert {data for _, _, data in all_of(scene.kinesis, scene.stream)} == {b"data-0", b"data-4"}
     found = objects(str(tmp_path), *into, "--yes", code=1)
     assert [one["put_back"] for one in found] == [False] * 3
     assert "has 0 characters" in found[1]["why_not"]
 
 
 def test_a_record_without_a_key_gets_one_where_the_stream_needs_it(
-    tmp_path: Path, kinesis: Any, stream: str, into: list[str]
+    scene: Scene, tmp_path: Path, into: list[str]
 ) -> None:
-    auto = f"auto-{stream}"
-    create_auto(kinesis, auto)
-    for target, has_key in ((auto, False), (stream, True)):
+    auto = f"auto-{scene.stream}"
+    create_auto(scene.kinesis, auto)
+    for target, has_key in ((auto, False), (scene.stream, True)):
         write_letter(tmp_path, partitionKey=None)
         assert objects(str(tmp_path), "--show")[0]["partition_key"] is None
-        run(str(tmp_path), *(target if each == stream else each for each in into), "--yes")
-        ids = shard_ids(kinesis, target)
-        (record,) = [record for shard in ids for record in records_of(kinesis, target, shard)]
+        run(str(tmp_path), *(target if each == scene.stream else each for each in into), "--yes")
+        ids = shard_ids(scene.kinesis, target)
+        (record,) = [record for shard in ids for record in records_of(scene.kinesis, target, shard)]
         assert ("PartitionKey" in record) == has_key
         assert record["Data"] == b"data-0"
 
 
 def test_a_file_that_cannot_be_moved_away_says_that_its_records_are_in_the_stream(
-    tmp_path: Path, kinesis: Any, stream: str, into: list[str]
+    scene: Scene, tmp_path: Path, into: list[str]
 ) -> None:
     write_letter(tmp_path)
     (tmp_path / "put-back").write_text("a file where a directory has to be")
     result = run(str(tmp_path), *into, "--yes", code=1)
     assert "are in the stream, but the file" in result.stderr
-    assert all_of(kinesis, stream).total() == 1
+    assert all_of(scene.kinesis, scene.stream).total() == 1
 
 
 def test_records_of_a_key_go_back_in_order_though_the_stream_refuses_some_at_first(
-    tmp_path: Path, kinesis: Any, stream: str, server: LocalServer, faults: Faults
+    scene: Scene, tmp_path: Path
 ) -> None:
     for number in range(6):
         write_letter(tmp_path, NUMBER + number, partitionKey=f"key-{number % 2}")
     place = DeadLetters.at(str(tmp_path))
-    address = StreamAddress(stream, None, "us-east-1", server.endpoint_url)
+    address = StreamAddress(scene.stream, None, "us-east-1", scene.server.endpoint_url)
     one = Fault("ProvisionedThroughputExceededException", entries=frozenset({0}))
-    faults(Failing("PutRecords", one, times=2, stream=stream))
+    scene.faults(Failing("PutRecords", one, times=2, stream=scene.stream))
     retry = Backoff(base=0.05, uniform=lambda _, high: high)
     found = put_back(place, place.contents().letters, address, delete=True, retry=retry)
-    faults(None)
+    scene.faults(None)
     assert len(found.done) == 6
     for key in ("key-0", "key-1"):
         put = [
             record["Data"]
             for shard in (FIRST, SECOND)
-            for record in records_of(kinesis, stream, shard)
+            for record in records_of(scene.kinesis, scene.stream, shard)
             if record["PartitionKey"] == key
         ]
         assert put == sorted(put), put

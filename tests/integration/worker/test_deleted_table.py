@@ -9,11 +9,17 @@ import pytest
 
 from sparkinesis.errors import LeaseTableError, LeaseTableNotFoundError
 from sparkinesis.lease.table.provisioning import creation, remember_vanished
+from sparkinesis.local import LocalServer
 from sparkinesis.worker.aws_options import LeaseTableOptions
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.scene import Scene, checkpoint, wait_for_look
 from tests.journal import Journaling
 from tests.kcl import put_rows, rows_of
+
+
+@pytest.fixture(scope="module")
+def server(moto: LocalServer) -> LocalServer:
+    return moto
 
 
 def problem_of(worker: Worker) -> str | None:
@@ -32,10 +38,8 @@ def test_a_new_table_is_as_the_options_say(scene: Scene, dynamodb: Any) -> None:
     assert tags == [{"Key": "team", "Value": "web"}]
 
 
-def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
-    scene: Scene, dynamodb: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "sparkinesis")
+def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(scene: Scene) -> None:
+    scene.caplog.set_level(logging.INFO, "sparkinesis")
     scene.put(b"one")
     app = scene.application(
         processor=lambda: Journaling(scene.journal, checkpoint),
@@ -45,8 +49,8 @@ def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
     scene.journal.wait_for_data(b"one")
     wait_for_look(worker, lambda: len(worker.status()) == 2)
     assert problem_of(worker) is None
-    rows = list(rows_of(dynamodb, scene.stream).values())
-    dynamodb.delete_table(TableName=scene.stream)
+    rows = list(rows_of(scene.dynamodb, scene.stream).values())
+    scene.dynamodb.delete_table(TableName=scene.stream)
 
     wait_for_look(worker, lambda: worker.problem is not None)
     assert problem_of(worker) == "the lease table was deleted"
@@ -58,31 +62,29 @@ def test_a_worker_says_so_once_and_resumes_when_the_table_is_restored(
 
     with pytest.raises(LeaseTableNotFoundError, match=r"deleted while .* does not create it again"):
         app.worker()
-    assert scene.stream not in dynamodb.list_tables()["TableNames"]
+    assert scene.stream not in scene.dynamodb.list_tables()["TableNames"]
 
     # Somebody creates it without its rows: the worker leaves it alone.
-    create(dynamodb, scene.stream, [])
+    create(scene.dynamodb, scene.stream, [])
     wait_for_look(worker, lambda: not worker._coordinator.snapshot.leases)
     scanned = worker._coordinator.snapshot.at or 0.0
     wait_for_look(worker, lambda: (worker._coordinator.snapshot.at or 0.0) > scanned)
     assert problem_of(worker) == "the lease table was deleted"
-    assert rows_of(dynamodb, scene.stream) == {}
+    assert rows_of(scene.dynamodb, scene.stream) == {}
 
-    dynamodb.delete_table(TableName=scene.stream)
-    create(dynamodb, scene.stream, rows)
+    scene.dynamodb.delete_table(TableName=scene.stream)
+    create(scene.dynamodb, scene.stream, rows)
     scene.put(b"two")
     scene.journal.wait_for_data(b"two")
     assert problem_of(worker) is None
-    errors = [one for one in caplog.records if one.levelno == logging.ERROR]
+    errors = [one for one in scene.caplog.records if one.levelno == logging.ERROR]
     assert len([one for one in errors if "deleted while this process used it" in one.message]) == 1
-    assert not [one for one in caplog.records if "could not be renewed now" in one.message]
-    assert not [one for one in caplog.records if "failed and will be retried" in one.message]
-    assert [one for one in caplog.records if "lease table has leases again" in one.message]
+    assert not [one for one in scene.caplog.records if "could not be renewed now" in one.message]
+    assert not [one for one in scene.caplog.records if "failed and will be retried" in one.message]
+    assert [one for one in scene.caplog.records if "lease table has leases again" in one.message]
 
 
-def test_a_process_whose_table_was_deleted_makes_no_leases_in_a_new_one(
-    scene: Scene, dynamodb: Any
-) -> None:
+def test_a_process_whose_table_was_deleted_makes_no_leases_in_a_new_one(scene: Scene) -> None:
     """Somebody has created the table again, but no worker of a new process has begun yet."""
     app = scene.application(options={"audit_interval": 0.1})
     worker = app.worker()
@@ -93,7 +95,7 @@ def test_a_process_whose_table_was_deleted_makes_no_leases_in_a_new_one(
     worker._streams.all()[0].syncer._clock = lambda: wait
     with pytest.raises(LeaseTableNotFoundError, match=f"{scene.stream!r}.* was deleted"):
         worker._streams.all()[0].syncer.step([], audits=True)
-    assert rows_of(dynamodb, scene.stream) == {}
+    assert rows_of(scene.dynamodb, scene.stream) == {}
 
 
 def test_another_table_is_created(scene: Scene, dynamodb: Any) -> None:

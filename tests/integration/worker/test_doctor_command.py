@@ -13,6 +13,7 @@ import pytest
 from sparkinesis import aggregate
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
+from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.monitor.doctor.examination import credentials, region
 from sparkinesis.monitor.doctor.judge import State
 from sparkinesis.public import __version__
@@ -26,6 +27,11 @@ from tests.kcl import create_table, put_lease
 from tests.streams import arn_of, put, put_at, records_of
 
 SHARD = "shardId-000000000000"
+
+
+@pytest.fixture(scope="module")
+def server(moto: LocalServer) -> LocalServer:
+    return moto
 
 
 @pytest.fixture(autouse=True)
@@ -190,7 +196,7 @@ def test_a_closed_port_is_told_and_what_rests_on_it_is_left_out(
 @contextmanager
 def serving(**given: Any) -> Iterator[LocalServer]:
     """A server of its own with the stream and the lease table of "app"."""
-    with LocalServer(port=0, dynamodb=True, limits=AT_ONCE, **given) as own:
+    with LocalServer(lease_tables=LeaseTables(), limits=AT_ONCE, **given) as own:
         own.client("kinesis").create_stream(StreamName="app", ShardCount=1)
         create_table(own.client("dynamodb"), "app")
         yield own

@@ -14,9 +14,7 @@ from sparkinesis.events import (
     FormerStreamDeleted,
     LeaseCreated,
     LeaseDeleted,
-    LeaseReadable,
     LeasesMissing,
-    LeaseUnreadable,
     ShardStarted,
     TakingFailed,
     TakingRecovered,
@@ -80,20 +78,6 @@ def test_leases_that_are_created_missing_and_deleted(
     for child in (0, 2**126):
         scene.put(b"x", child)
     assert heard.wait_for(LeaseDeleted) == [LeaseDeleted(FIRST, FIRST)]
-
-
-def test_a_row_that_is_unreadable_for_a_while(
-    scene: Scene, make: Make, dynamodb: Any, heard: Heard
-) -> None:
-    scene.run(make())
-    heard.wait_for(LeaseCreated, 2)
-    dynamodb.put_item(
-        TableName=scene.stream, Item={"leaseKey": {"S": "shardId-7"}, "leaseCounter": {"S": "x"}}
-    )
-    (told,) = heard.wait_for(LeaseUnreadable)
-    assert told.lease == "shardId-7"
-    dynamodb.delete_item(TableName=scene.stream, Key={"leaseKey": {"S": "shardId-7"}})
-    assert [one.lease for one in heard.wait_for(LeaseReadable)] == ["shardId-7"]
 
 
 @pytest.mark.parametrize("is_refused", [False, True])

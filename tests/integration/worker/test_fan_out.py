@@ -15,6 +15,7 @@ import pytest
 from sparkinesis.application import Application
 from sparkinesis.errors import AccessDeniedError, ConsumerLimitError
 from sparkinesis.local import Fault, LocalServer
+from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.worker.aws_options import FanOutOptions
 from tests.integration.worker.conftest import refuse
 from tests.integration.worker.scene import FIRST, SECOND, UPPER, Gate, Scene, wait_for_look
@@ -28,7 +29,7 @@ Make = Callable[..., Application]
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalServer]:
     """One that keeps all of Kinesis' limits, and refuses a subscription that comes too soon."""
-    with LocalServer(port=0, dynamodb=True) as running:
+    with LocalServer(lease_tables=LeaseTables()) as running:
         yield running
 
 
@@ -137,15 +138,13 @@ def test_a_consumer_that_cannot_be_registered_is_told_before_a_lease_is_taken(
 
 
 @pytest.mark.parametrize("why", ["too many", "denied"])
-def test_polling_takes_over_if_the_options_say_so(
-    scene: Scene, make: Make, caplog: pytest.LogCaptureFixture, why: str
-) -> None:
+def test_polling_takes_over_if_the_options_say_so(scene: Scene, make: Make, why: str) -> None:
     (fill if why == "too many" else deny_registration)(scene)
     scene.put(b"x")
     scene.run(make(FanOutOptions(fall_back_to_polling=True, deregister=True)))
     scene.journal.wait_for_data(b"x")
     assert "SubscribeToShard" not in operations(scene.server, scene.stream)
-    (warning,) = [each for each in caplog.records if "fall_back_to_polling" in each.message]
+    (warning,) = [each for each in scene.caplog.records if "fall_back_to_polling" in each.message]
     assert warning.levelno == logging.WARNING
     assert ("other-19" if why == "too many" else "kinesis:RegisterStream") in warning.message
 

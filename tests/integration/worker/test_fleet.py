@@ -22,6 +22,7 @@ from sparkinesis.lease.assignment.coordination import Coordination
 from sparkinesis.lease.assignment.coordinator_state import VERSION_3X, Version, VersionRow
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
+from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.aws_options import LeaseTableOptions
 from tests import pace
@@ -79,7 +80,7 @@ def fleet(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     stream = f"s-{uuid.uuid4().hex[:8]}"
-    with LocalServer(port=0, dynamodb=True) as server:
+    with LocalServer(lease_tables=LeaseTables()) as server:
         kinesis = server.client("kinesis")
         kinesis.create_stream(StreamName=stream, ShardCount=shards)
         workers = Fleet(server.endpoint_url, stream, tmp_path, FAILOVER_TIME)

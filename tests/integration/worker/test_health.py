@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sparkinesis.errors import OptionError, StreamNotFoundError
+from sparkinesis.errors import StreamNotFoundError
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
 from sparkinesis.stream.fan_out.current_subscription import SocketWatch
@@ -112,18 +112,7 @@ def scraped(worker: Worker, name: str) -> list[tuple[dict[str, str], float]]:
     ]
 
 
-def test_a_port_that_is_taken_is_an_error_before_anything_is_called(
-    scene: Scene, dynamodb: Any
-) -> None:
-    taken = urlsplit(scene.server.endpoint_url).netloc
-    with pytest.raises(OptionError, match=f"http is '{taken}', and this process cannot listen"):
-        scene.application({"http": taken}).worker()
-    assert scene.stream not in dynamodb.list_tables()["TableNames"]
-
-
-def test_a_worker_that_has_ended_or_cannot_be_made_or_started_frees_its_port(
-    scene: Scene, dynamodb: Any
-) -> None:
+def test_a_worker_that_has_ended_or_cannot_be_made_or_started_frees_its_port(scene: Scene) -> None:
     first = scene.start(HTTP)
     at = urlsplit(str(first.http_url)).netloc
     assert first.shutdown(60)
@@ -132,7 +121,7 @@ def test_a_worker_that_has_ended_or_cannot_be_made_or_started_frees_its_port(
         scene.application({"http": at}, stream="no-such-stream").worker()
     worker = scene.application({"http": at}).worker()
     assert ready(worker) == ["the worker has not seen the whole lease table yet"]
-    dynamodb.delete_table(TableName=scene.stream)
+    scene.dynamodb.delete_table(TableName=scene.stream)
     with pytest.raises(Exception, match="lease table"):
         worker.start()
     scene.application({"http": at}, name=f"{scene.stream}-2").worker().shutdown(0)
@@ -282,9 +271,7 @@ def test_a_long_outage_of_dynamodb_is_no_loop_that_stands_still(
     stays_live_until(worker, lambda: ready(worker) == [])
 
 
-def test_refused_and_expired_credentials_are_no_reason_to_kill_a_worker(
-    scene: Scene, faults: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_refused_and_expired_credentials_are_no_reason_to_kill_a_worker(scene: Scene) -> None:
     worker = healthy(scene)
 
     def refuse(call: Call) -> Fault | None:
@@ -292,15 +279,15 @@ def test_refused_and_expired_credentials_are_no_reason_to_kill_a_worker(
         is_own = of_tables and call.stream in {scene.stream, None}
         return Fault.error("ExpiredTokenException") if is_own else None
 
-    faults(refuse)
+    scene.faults(refuse)
     cause = "AccessDeniedError: The credentials have expired"
     stays_live_until(worker, lambda: any(cause in why for why in ready(worker)))
     asked = len(scene.server.kinesis.calls)
     stays_live_until(worker, lambda: len(scene.server.kinesis.calls) > asked + 12)
-    (line,) = told(caplog, "Taking leases failed")
+    (line,) = told(scene.caplog, "Taking leases failed")
     assert "retried: The credentials have expired" in line
     assert "dynamodb:" not in line
-    faults(None)
+    scene.faults(None)
     stays_live_until(worker, lambda: ready(worker) == [])
 
 
@@ -366,11 +353,9 @@ worker.wait()
 
 
 @pytest.mark.long
-def test_a_process_that_was_stopped_is_live_when_it_goes_on(
-    server: LocalServer, stream: str
-) -> None:
+def test_a_process_that_was_stopped_is_live_when_it_goes_on(scene: Scene) -> None:
     """Longer than any loop may be silent. The time in which it was stopped does not count."""
-    command = [sys.executable, "-c", PROGRAM, server.endpoint_url, stream]
+    command = [sys.executable, "-c", PROGRAM, scene.server.endpoint_url, scene.stream]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -9,7 +9,7 @@ import pytest
 
 from sparkinesis.errors import LeaseTableError
 from sparkinesis.events import StreamMadeAnew
-from sparkinesis.local import Call, Fault, LocalServer
+from sparkinesis.local import Call, Fault
 from tests.command import Command, failure, objects
 from tests.integration.worker.scene import Scene, checkpoint
 from tests.journal import PATIENCE, Journal
@@ -68,9 +68,7 @@ def test_two_workers_follow_a_stream_that_was_made_anew(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("retrieval", ["polling"])
-def test_of_two_applications_of_one_name_the_second_is_refused(
-    scene: Scene, server: LocalServer, dynamodb: Any
-) -> None:
+def test_of_two_applications_of_one_name_the_second_is_refused(scene: Scene) -> None:
     """Also while the first one runs, which goes on."""
     other = f"s-{uuid.uuid4().hex[:8]}"
     scene.kinesis.create_stream(StreamName=other, ShardCount=2)
@@ -83,7 +81,7 @@ def test_of_two_applications_of_one_name_the_second_is_refused(
             written.append(call.operation)
         return None
 
-    server.kinesis.faults = watch
+    scene.server.kinesis.faults = watch
     theirs = Journal()
     with pytest.raises(LeaseTableError, match=f"'{scene.stream}' .*'{other}'"):
         scene.start(journal=theirs, stream=other)
@@ -91,10 +89,10 @@ def test_of_two_applications_of_one_name_the_second_is_refused(
     assert theirs.calls() == []
     scene.journal.wait_for_data(*put_into_each(scene, "b"))
     assert first.shutdown(PATIENCE)
-    before = rows_of(dynamodb, scene.stream)
+    before = rows_of(scene.dynamodb, scene.stream)
     with pytest.raises(LeaseTableError, match="another table_name"):
         scene.start(journal=theirs, stream=other)
-    assert rows_of(dynamodb, scene.stream) == before
+    assert rows_of(scene.dynamodb, scene.stream) == before
 
 
 @pytest.mark.parametrize("retrieval", ["polling"])

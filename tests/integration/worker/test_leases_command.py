@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,8 +17,6 @@ from sparkinesis.monitor import lags
 from tests.command import Command, Result, asked, failure, objects, place_of
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.integration.worker.scene import FIRST, SECOND, Scene
-
-Faults = Callable[..., None]
 
 
 def by_shard(result: Result) -> dict[str, dict[str, Any]]:
@@ -123,7 +120,7 @@ def test_a_dead_owner_is_told_without_further_options(
 
 
 def test_a_lag_that_is_not_known_does_no_harm_to_the_others(
-    table: LeaseTable, kinesis: Any, stream: str, faults: Faults, call: Command
+    table: LeaseTable, kinesis: Any, stream: str, scene: Scene, call: Command
 ) -> None:
     rows = {row.key: row for row in table.leases()}
     table.write(requests.checkpoint(rows[SECOND], ExtendedSequenceNumber("12")))
@@ -132,9 +129,9 @@ def test_a_lag_that_is_not_known_does_no_harm_to_the_others(
     assert [found[key][4] for key in (FIRST, SECOND)] == ["0.0 s", "expired"]
 
     refused = Fault.error("InvalidArgumentException", "no reason")
-    faults(refused, operation="GetRecords", shard=FIRST, stream=stream)
+    scene.faults(refused, operation="GetRecords", shard=FIRST, stream=stream)
     result = call("leases", *options)
-    faults(None)
+    scene.faults(None)
     assert result.returncode == 0
     assert [line.split()[4] for line in result.stdout.splitlines()[1:]] == ["unknown", "expired"]
     assert result.stderr.count("\n") == 1

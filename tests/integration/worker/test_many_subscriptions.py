@@ -14,6 +14,7 @@ from weakref import WeakSet
 import pytest
 
 from sparkinesis.local import LocalServer, ManualClock
+from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.stream.calls.subscription import Subscription
 from sparkinesis.worker.batches.batch import RecordBatch
 from sparkinesis.worker.processors.processor import ProcessorShard, RecordProcessor
@@ -107,7 +108,7 @@ def test_many_subscriptions_on_one_worker_for_ten_minutes(monkeypatch: Any, shar
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     clock, stream, delivered = ManualClock(), "wide", Delivered()
     others = WeakSet(subscriptions())
-    with LocalServer(port=0, dynamodb=True, clock=clock, limits=False) as server:
+    with LocalServer(lease_tables=LeaseTables(), clock=clock, limits=False) as server:
         server.kinesis.call("CreateStream", StreamName=stream, ShardCount=shards)
         application = local_application(
             stream,

@@ -14,6 +14,7 @@ import pytest
 
 from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
+from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.local.model import limits
 from sparkinesis.stream.kpl.pack import aggregate
 from sparkinesis.worker.batches.batch import RecordBatch
@@ -82,7 +83,7 @@ class Standing(RecordProcessor):
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalServer]:
     """Takes any number of records at once."""
-    with LocalServer(port=0, dynamodb=True, limits=False) as running:
+    with LocalServer(lease_tables=LeaseTables(), limits=False) as running:
         yield running
 
 

@@ -54,10 +54,7 @@ def misplaced(records: list[Any]) -> None:
 @pytest.mark.parametrize("retrieval", ["polling", "efo"])
 @pytest.mark.parametrize("how", [one_bad_number, misplaced])
 def test_a_page_that_is_wrong_once(
-    scene: Scene,
-    change_page: Callable[..., list[bool]],
-    caplog: pytest.LogCaptureFixture,
-    how: Callable[[list[Any]], None],
+    scene: Scene, change_page: Callable[..., list[bool]], how: Callable[[list[Any]], None]
 ) -> None:
     """One with a bad number is fetched anew; one out of order is put in order."""
     for data in EXPECTED:
@@ -67,7 +64,7 @@ def test_a_page_that_is_wrong_once(
     scene.journal.wait_for_data(*EXPECTED)
     assert scene.journal.data() == EXPECTED
     assert changed
-    assert bool(told(caplog, f"records of shard {FIRST} of")) == (how is misplaced)
+    assert bool(told(scene.caplog, f"records of shard {FIRST} of")) == (how is misplaced)
 
 
 @pytest.mark.parametrize("retrieval", ["polling"])
@@ -85,9 +82,7 @@ def test_a_bad_number_that_only_the_delivery_meets(
 
 
 @pytest.mark.parametrize("retrieval", ["efo"])
-def test_two_events_that_change_places(
-    scene: Scene, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_events_that_change_places(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second is delivered, and checkpointed; then both come again, in order."""
     numbers = [scene.put(data) for data in EXPECTED]
     monkeypatch.setattr(limits, "MAX_RECORDS_PER_GET", 2)
@@ -117,6 +112,6 @@ def test_two_events_that_change_places(
     assert scene.journal.data() == [b"2", b"3", *EXPECTED]
     # A crash in between loses nothing: the checkpoint was moved back.
     assert before[:2] == [(b"2", "TRIM_HORIZON"), (b"0", "TRIM_HORIZON")]
-    assert told(caplog, f"sequence number {numbers[0]} came behind {numbers[3]}")
+    assert told(scene.caplog, f"sequence number {numbers[0]} came behind {numbers[3]}")
     end = ExtendedSequenceNumber(numbers[-1])
     eventually(lambda: scene.row().checkpoint == end)

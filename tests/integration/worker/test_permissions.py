@@ -15,6 +15,7 @@ from sparkinesis.application import Application
 from sparkinesis.errors import ConsumerLimitError
 from sparkinesis.lease.table import requests
 from sparkinesis.local import LocalServer
+from sparkinesis.local.lease_tables import LeaseTables
 from tests.command import call, place_of
 from tests.deploy.calls import Used, only
 from tests.engine import MODES, query_of
@@ -32,6 +33,11 @@ Make = Callable[..., Application]
 
 ALLOWED = {policy.name: policy.actions - set(WITHOUT_CALL) for policy in POLICIES}
 CREATE = LeaseTableOptions(point_in_time_recovery=True, tags=(("team", "flights"),))
+
+
+@pytest.fixture(scope="module")
+def server(moto: LocalServer) -> LocalServer:
+    return moto
 
 
 @pytest.mark.parametrize("retrieval", ["polling", "efo"])
@@ -104,13 +110,11 @@ def test_commands_that_move_need_what_operator_allows(server: LocalServer, ran: 
         run(server, "convert-leases", ran, "--to", "several", "--yes")
 
 
-def test_a_replay_needs_what_replay_allows(
-    server: LocalServer, application: Make, kinesis: Any
-) -> None:
+def test_a_replay_needs_what_replay_allows(scene: Scene, application: Make) -> None:
     made = application()
-    put(kinesis, made.name, [b"a", b"b"])
-    used = Used(server)
-    with only(server, ALLOWED["replay"]), used.watching():
+    put(scene.kinesis, made.name, [b"a", b"b"])
+    used = Used(scene.server)
+    with only(scene.server, ALLOWED["replay"]), used.watching():
         assert made.replay("trim_horizon").records == 2
     assert used.actions <= ALLOWED["replay"]
     assert {"dynamodb:CreateTable", "dynamodb:DeleteTable"} <= used.actions
@@ -147,7 +151,7 @@ def test_workers_of_many_streams_use_their_permissions(scene: Scene) -> None:
 @pytest.fixture
 def unlimited() -> Iterator[LocalServer]:
     """A server without limits, which has the stream ``s``: queries and writes call it often."""
-    with LocalServer(port=0, limits=False, dynamodb=True) as running:
+    with LocalServer(lease_tables=LeaseTables(), limits=False) as running:
         running.client("kinesis").create_stream(StreamName="s", ShardCount=2)
         yield running
 

@@ -65,9 +65,7 @@ def test_a_slow_call_is_reported_once(scene: Scene, caplog: pytest.LogCaptureFix
     assert not stuck.refusals, "it keeps its lease"
 
 
-def test_another_worker_goes_on_from_the_last_checkpoint(
-    scene: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_worker_goes_on_from_the_last_checkpoint(scene: Scene) -> None:
     stuck = Stuck()
     done = scene.put(b"done")
     scene.put(b"stuck")
@@ -89,7 +87,7 @@ def test_another_worker_goes_on_from_the_last_checkpoint(
     assert FIRST in str(refusal)
     row = scene.row()
     assert (row.owner, row.checkpoint) == ("b", ExtendedSequenceNumber(done))
-    assert "lease is released" in reports(caplog)[0]
+    assert "lease is released" in reports(scene.caplog)[0]
     # The worker that gave it up goes on with others, and may have this one again.
     assert b.shutdown(PATIENCE)
     scene.journal.wait_for_data(b"stuck")

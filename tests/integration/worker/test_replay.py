@@ -16,6 +16,7 @@ from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.table.table import LeaseTable
 from sparkinesis.local import LocalServer
 from sparkinesis.local.clock import system_clock
+from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.worker.checkpointer import Checkpointer
 from sparkinesis.worker.on_error import Stop
 from sparkinesis.worker.processors.processor import ProcessorShard
@@ -50,7 +51,7 @@ def clock() -> BackClock:
 
 @pytest.fixture
 def server(clock: BackClock) -> Iterator[LocalServer]:
-    with LocalServer(port=0, dynamodb=True, clock=clock, limits=AT_ONCE) as running:
+    with LocalServer(lease_tables=LeaseTables(), clock=clock, limits=AT_ONCE) as running:
         yield running
 
 
@@ -266,9 +267,7 @@ def test_a_scan_that_misses_a_child_does_not_end_the_replay(
     assert [data for data in again.data() if data != b"x"] == [b"parent", b"child"]
 
 
-def test_expired_records_are_told_as_lost(
-    scene: Scene, clock: BackClock, again: Journal, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_expired_records_are_told_as_lost(scene: Scene, clock: BackClock, again: Journal) -> None:
     scene.put(b"expired")
     since = clock.advance(1)
     clock.advance(30 * 60)
@@ -276,7 +275,7 @@ def test_expired_records_are_told_as_lost(
     until = clock.advance(10)
     replaying(scene, again)(since - timedelta(hours=1), until)
     assert again.data() == [b"kept"]
-    assert told(caplog, "Resuming with the oldest record kept")
+    assert told(scene.caplog, "Resuming with the oldest record kept")
 
 
 NOW = datetime.now(timezone.utc)

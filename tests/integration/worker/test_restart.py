@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from sparkinesis.errors import OptionError
-from sparkinesis.lease.table import requests
 from sparkinesis.worker.lifecycle.worker import Worker
 from sparkinesis.worker.on_error import Stop
-from tests.command import Command, failure
+from tests.command import failure
 from tests.integration.worker.scene import FIRST, SECOND, UPPER, Scene, wait_for_look
 from tests.journal import Journal
-from tests.kcl import rows_of
 from tests.pace import eventually
 
 
@@ -87,20 +85,18 @@ def test_a_restart_of_what_is_not_stopped_is_refused(scene: Scene, refusing: Ref
     scene.journal.wait_for_data(b"bad")
 
 
-def test_an_operator_restarts_a_shard_on_all_workers(
-    scene: Scene, refusing: Refusing, call: Command
-) -> None:
+def test_an_operator_restarts_a_shard_on_all_workers(scene: Scene, refusing: Refusing) -> None:
     """Each of them stopped it; within a few looks one of them reads it, and nobody else is told."""
     workers = [stopped(scene, refusing, one) for one in "ab"]
     assert scene.row().stopped_by == ("a", "b")
-    shown = [json.loads(line) for line in call("leases", "--json").stdout.splitlines()]
+    shown = [json.loads(line) for line in scene.call("leases", "--json").stdout.splitlines()]
     assert [(one["state"], one["stopped_by"]) for one in shown] == [
         ("stopped", ["a", "b"]),
         ("held", []),
     ]
-    assert FIRST in failure(call("restart", "--shard", SECOND))
+    assert FIRST in failure(scene.call("restart", "--shard", SECOND))
     refusing.is_mended = True
-    found = call("restart", "--shard", FIRST, "--json")
+    found = scene.call("restart", "--shard", FIRST, "--json")
     assert [json.loads(line) for line in found.stdout.splitlines()] == [
         {
             "lease": FIRST,
@@ -112,30 +108,26 @@ def test_an_operator_restarts_a_shard_on_all_workers(
     ]
     scene.journal.wait_for_data(b"bad")
     eventually(lambda: all(not worker._state.stopped_shards for worker in workers))
-    assert "No shard is stopped" in failure(call("restart"))
+    assert "No shard is stopped" in failure(scene.call("restart"))
 
 
-def test_a_restart_does_not_disturb_who_reads_the_shard(
-    scene: Scene, refusing: Refusing, call: Command
-) -> None:
+def test_a_restart_does_not_disturb_who_reads_the_shard(scene: Scene, refusing: Refusing) -> None:
     """Another worker has passed the record; from the restart on, the first may have it again."""
     worker = stopped(scene, refusing)
     other = Journal()
     second = scene.start(worker_id="b", journal=other)
     other.wait_for_data(b"bad")
     held = second._state.consumers[FIRST].held
-    assert "Restarted 1 shard" in call("restart").stdout
+    assert "Restarted 1 shard" in scene.call("restart").stdout
     eventually(lambda: not worker._state.stopped_shards)
     looks(second)
     assert held.is_held()
     assert scene.row().stopped_by == ()
 
 
-def test_a_shard_that_fails_again_is_stopped_again(
-    scene: Scene, refusing: Refusing, call: Command
-) -> None:
+def test_a_shard_that_fails_again_is_stopped_again(scene: Scene, refusing: Refusing) -> None:
     worker = stopped(scene, refusing)
-    call("restart")
+    scene.call("restart")
     scene.journal.wait(lambda: scene.calls_of().count("failed") == 2)
     eventually(lambda: scene.row().stopped_by == ("a",))
     looks(worker)
@@ -151,27 +143,3 @@ def test_a_process_of_the_same_id_begins_anew(scene: Scene, refusing: Refusing) 
     scene.start(on_records=refusing, worker_id="a")
     scene.journal.wait_for_data(b"bad")
     assert scene.row().stopped_by == ()
-
-
-def test_two_that_write_at_once_do_not_undo_each_other(scene: Scene, refusing: Refusing) -> None:
-    """A write with an old view of who has stopped the shard is refused."""
-    worker = stopped(scene, refusing)
-    seen = scene.row()
-    stale = requests.with_stop(seen, requests.evict(seen), "b")
-    scene.table.write(requests.restart(seen))
-    with pytest.raises(Exception, match=FIRST):
-        scene.table.write(stale)
-    with pytest.raises(Exception, match=FIRST):
-        scene.table.write(requests.restart(seen))
-    assert scene.row().stopped_by == ()
-    assert worker.shutdown()
-
-
-def test_the_note_is_an_attribute_that_others_leave_alone(
-    scene: Scene, refusing: Refusing, dynamodb: Any
-) -> None:
-    stopped(scene, refusing)
-    assert rows_of(dynamodb, scene.stream)[FIRST]["stoppedBy"] == {"SS": ["a"]}
-    table = scene.table
-    table.write(requests.take(scene.row(), "java"))
-    assert scene.row().stopped_by == ("a",)

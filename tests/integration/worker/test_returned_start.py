@@ -46,13 +46,15 @@ def processed_once(scene: Scene, *datas: bytes) -> list[str]:
     return numbers
 
 
-def test_a_start_before_the_checkpoint(scene: Scene) -> None:
+@pytest.mark.parametrize("done", [0, 2])
+def test_a_start_before_the_checkpoint(scene: Scene, done: int) -> None:
+    """At the oldest record, or behind another one."""
     numbers = processed_once(scene, b"0", b"1", b"2", b"3")
     again = Journal()
-    start = ExtendedSequenceNumber(numbers[1])
+    start = ExtendedSequenceNumber(numbers[done - 1]) if done else TRIM_HORIZON
     scene.start(journal=again, on_initialize=beginning_at(start))
     again.wait_for_data(b"3")
-    assert again.data(FIRST) == [b"2", b"3"]
+    assert again.data(FIRST) == [b"%d" % n for n in range(done, 4)]
     assert scene.row().checkpoint == start
 
 
@@ -63,16 +65,6 @@ def test_a_start_behind_the_checkpoint(scene: Scene) -> None:
     scene.journal.wait_for_data(b"3")
     assert scene.journal.data(FIRST) == [b"3"]
     scene.journal.wait(lambda: scene.row().checkpoint == ExtendedSequenceNumber(numbers[3]))
-
-
-@ONCE
-def test_the_oldest_record(scene: Scene) -> None:
-    processed_once(scene, b"0", b"1")
-    again = Journal()
-    scene.start(journal=again, on_initialize=beginning_at(TRIM_HORIZON))
-    again.wait_for_data(b"0", b"1")
-    assert again.data(FIRST) == [b"0", b"1"]
-    assert scene.row().checkpoint == TRIM_HORIZON
 
 
 @ONCE
@@ -107,11 +99,11 @@ def test_a_coroutine_returns_a_start(scene: Scene) -> None:
 
 
 @ONCE
-def test_the_checkpoint_itself_costs_no_write_and_no_call(scene: Scene, faults: Any) -> None:
+def test_the_checkpoint_itself_costs_no_write_and_no_call(scene: Scene) -> None:
     numbers = processed_once(scene, b"0")
     before = scene.row()
     calls: list[str] = []
-    faults(lambda call: calls.append(call.operation) if call.shard == FIRST else None)
+    scene.faults(lambda call: calls.append(call.operation) if call.shard == FIRST else None)
     again = Journal()
     scene.start(journal=again, on_initialize=beginning_at(ExtendedSequenceNumber(numbers[0])))
     scene.put(b"1")
@@ -213,12 +205,12 @@ def test_a_start_is_written_under_the_lease_only(scene: Scene) -> None:
 @ONCE
 @pytest.mark.parametrize("code", ["AccessDeniedException", "InvalidArgumentException"])
 def test_a_start_that_cannot_be_written_yet_is_tried_again_without_another_initialize(
-    scene: Scene, faults: Any, code: str
+    scene: Scene, code: str
 ) -> None:
     """Also at a number that the service refuses: it is an expired one, and ends no worker."""
     numbers = [scene.put(data) for data in (b"0", b"1")]
     refusal = Failing("GetShardIterator", Fault(code), times=2, shard=FIRST)
-    faults(refusal)
+    scene.faults(refusal)
     scene.start(on_initialize=beginning_at(ExtendedSequenceNumber(numbers[0])))
     scene.journal.wait_for_data(b"1")
     assert refusal.met == 2
@@ -228,7 +220,7 @@ def test_a_start_that_cannot_be_written_yet_is_tried_again_without_another_initi
 
 @pytest.mark.parametrize("refusals", [1, 2])
 def test_a_checkpoint_that_is_refused_once_repeats_nothing(
-    scene: Scene, retrieval: str, faults: Any, caplog: pytest.LogCaptureFixture, refusals: int
+    scene: Scene, retrieval: str, caplog: pytest.LogCaptureFixture, refusals: int
 ) -> None:
     """Refused twice, it is believed: all that is kept comes again, and the log says so."""
     processed_once(scene, *(b"%d" % n for n in range(3)))
@@ -237,7 +229,7 @@ def test_a_checkpoint_that_is_refused_once_repeats_nothing(
         scene.put(data)
     operation = "SubscribeToShard" if retrieval == "efo" else "GetShardIterator"
     refusing = Failing(operation, Fault("InvalidArgumentException"), times=refusals, shard=FIRST)
-    faults(refusing)
+    scene.faults(refusing)
     again = Journal()
     scene.start(journal=again, on_records=checkpoint)
     again.wait_for_data(*new)
@@ -248,10 +240,10 @@ def test_a_checkpoint_that_is_refused_once_repeats_nothing(
 
 
 @ONCE
-def test_a_start_in_a_shard_that_has_expired_is_taken(scene: Scene, faults: Any) -> None:
+def test_a_start_in_a_shard_that_has_expired_is_taken(scene: Scene) -> None:
     """Who reads there tells the loss, and the shard ends. Checked again, it would be blocked."""
     numbers = [scene.put(data) for data in (b"0", b"1")]
-    faults(Fault("ResourceNotFoundException"), operation="GetShardIterator", shard=FIRST)
+    scene.faults(Fault("ResourceNotFoundException"), operation="GetShardIterator", shard=FIRST)
     start = ExtendedSequenceNumber(numbers[0])
     scene.start(on_initialize=beginning_at(start))
     # Nothing announces the write after `initialize`.

@@ -8,6 +8,7 @@ import pty
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -341,8 +342,10 @@ def test_bad_input(
     folder: Path, server: LocalServer, monkeypatch: pytest.MonkeyPatch, arguments: Any, text: str
 ) -> None:
     monkeypatch.chdir(folder)
+    monkeypatch.syspath_prepend(folder)  # and take off what the command adds
+    monkeypatch.delitem(sys.modules, "app", raising=False)
     taken = server.endpoint_url.removeprefix("http://")
-    result = command.run("run", *(one.format(taken=taken) for one in arguments))
+    result = command.call("run", *(one.format(taken=taken) for one in arguments))
     assert text in failure(result), result.stderr
 
 

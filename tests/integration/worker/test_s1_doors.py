@@ -100,9 +100,6 @@ def test_a_query_goes_on_in_each_stream_where_the_workers_stood_inside_an_aggreg
     assert data_of(running) == {streams[1]: left[streams[1]]}
 
 
-# --- files
-
-
 # --- dead letters and log lines
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from sparkinesis.application import Application
 from sparkinesis.local import LocalServer
+from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.worker.options import WorkerOptions
 from tests.integration.worker.conftest import FAILOVER_TIME
 from tests.integration.worker.scene import Scene
@@ -29,7 +30,7 @@ def server() -> Iterator[LocalServer]:
     Each test has its own: calls that another test's workers have made in the last second would
     count against this one's limits.
     """
-    with LocalServer(dynamodb=True, limits=False) as running:
+    with LocalServer(lease_tables=LeaseTables(), limits=False) as running:
         for number in range(MANY):
             name = f"s-{number:02}"
             running.kinesis.call("CreateStream", StreamName=name, ShardCount=1)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sparkinesis import Application, FormerStreams, ProcessorShard, StreamConfig
+from sparkinesis import Application, FormerStreams, StreamConfig
 from sparkinesis.errors import LeaseTableError, OptionError, StreamNotFoundError
 from sparkinesis.metrics.catalogue import (
     STREAM_UNREADABLE,
@@ -17,7 +16,8 @@ from sparkinesis.metrics.catalogue import (
     STREAMS_DELETED,
     STREAMS_FORMER,
 )
-from tests.integration.worker.scene import Scene, checkpoint
+from sparkinesis.stream.address import StreamIdentifier
+from tests.integration.worker.scene import Scene
 from tests.journal import Journal, Journaling
 from tests.kcl import rows_of
 from tests.pace import eventually
@@ -29,100 +29,57 @@ pytestmark = pytest.mark.usefixtures("often")
 Make = Callable[..., Application]
 
 
-class ByStream(Journaling):
-    """Writes down the stream in place of the shard."""
-
-    def initialize(self, shard: ProcessorShard) -> None:
-        super().initialize(replace(shard, id=shard.stream))
-
-
-@pytest.fixture
-def several(application: Make, journal: Journal) -> Make:
-    """Makes an application of several streams that checkpoints each batch."""
-
-    def make(streams: object, **given: Any) -> Application:
-        processor = lambda: ByStream(journal, checkpoint)  # noqa: E731
-        return application(stream=None, streams=streams, processor=processor, **given)
-
-    return make
-
-
 def by_stream(journal: Journal) -> dict[str, list[bytes]]:
     streams = {name for name, call in journal.calls("process_records")}
-    return {name: journal.data(name) for name in streams}
+    return {StreamIdentifier.parse(name).name: journal.data(name) for name in streams}
 
 
-def test_shards_of_one_id_are_read_apart_and_resumed_at_their_own_checkpoints(
-    scene: Scene, several: Make, dynamodb: Any, streams: list[str]
-) -> None:
-    app = several(streams)
-    for name in streams:
+def test_shards_of_one_id_are_read_apart_and_resumed_at_their_own_checkpoints(scene: Scene) -> None:
+    app = scene.several(scene.streams)
+    for name in scene.streams:
         put(scene.kinesis, name, [f"{name}-{n}".encode() for n in range(5)], key="k")
     worker = scene.run(app)
     scene.journal.wait(lambda: sum(map(len, by_stream(scene.journal).values())) == 15)
     assert by_stream(scene.journal) == {
-        name: [f"{name}-{n}".encode() for n in range(5)] for name in streams
+        name: [f"{name}-{n}".encode() for n in range(5)] for name in scene.streams
     }
     shard = "shardId-000000000000"
-    keys = {f"{identifier(scene.kinesis, name)}:{shard}": name for name in streams}
+    keys = {f"{identifier(scene.kinesis, name)}:{shard}": name for name in scene.streams}
     assert {one.lease for one in worker.status()} == keys.keys()
-    assert {one.stream for one in worker.status()} == set(streams)
+    assert {one.stream for one in worker.status()} == set(scene.streams)
     worker.shutdown(10)
-    found = rows_of(dynamodb, app.name)
+    found = scene.rows()
     assert found.keys() == keys.keys()
     for key, name in keys.items():
         assert found[key]["streamName"]["S"] == identifier(scene.kinesis, name)
         assert found[key]["shardId"]["S"] == shard
-    put(scene.kinesis, streams[1], [b"later"], key="k")
+    put(scene.kinesis, scene.streams[1], [b"later"], key="k")
     scene.run(app)
     scene.journal.wait_for_data(b"later")
     assert sum(map(len, by_stream(scene.journal).values())) == 16
 
 
-def test_a_stream_comes_goes_and_returns_at_its_checkpoint(
-    scene: Scene, several: Make, streams: list[str]
-) -> None:
-    wanted = streams[:1]
-    app = several(lambda: list(wanted))
-    worker = scene.run(app)
-    put(scene.kinesis, streams[1], [b"1"], key="k")
-    wanted.append(streams[1])
+def test_a_stream_comes_goes_and_returns_at_its_checkpoint(scene: Scene) -> None:
+    wanted = scene.streams[:1]
+    worker = scene.run(scene.several(lambda: list(wanted)))
+    put(scene.kinesis, scene.streams[1], [b"1"], key="k")
+    wanted.append(scene.streams[1])
     scene.journal.wait_for_data(b"1")
-    wanted.remove(streams[1])
-    eventually(lambda: streams[1] not in {one.stream for one in worker.status()})
-    put(scene.kinesis, streams[1], [b"2"], key="k")
-    put(scene.kinesis, streams[0], [b"other"], key="k")
+    wanted.remove(scene.streams[1])
+    eventually(lambda: scene.streams[1] not in {one.stream for one in worker.status()})
+    put(scene.kinesis, scene.streams[1], [b"2"], key="k")
+    put(scene.kinesis, scene.streams[0], [b"other"], key="k")
     scene.journal.wait_for_data(b"other")
-    wanted.append(streams[1])
+    wanted.append(scene.streams[1])
     scene.journal.wait_for_data(b"2")
-    assert by_stream(scene.journal)[streams[1]] == [b"1", b"2"]
-
-
-@pytest.mark.parametrize("after", [None, 0])
-def test_the_leases_of_a_stream_that_has_left_stay_or_go(
-    scene: Scene, several: Make, dynamodb: Any, streams: list[str], after: float | None
-) -> None:
-    wanted = streams[:2]
-    app = several(lambda: list(wanted), former_streams=FormerStreams(delete_after=after))
-    scene.run(app)
-    left = f"{identifier(scene.kinesis, streams[1])}:shardId-000000000000"
-    scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
-    wanted.remove(streams[1])
-    eventually(lambda: "leaseOwner" not in rows_of(dynamodb, app.name).get(left, {}))
-    if after is None:
-        put(scene.kinesis, streams[0], [b"still"], key="k")
-        scene.journal.wait_for_data(b"still")
-        assert left in rows_of(dynamodb, app.name)
-    else:
-        eventually(lambda: left not in rows_of(dynamodb, app.name))
-        assert len(rows_of(dynamodb, app.name)) == 1
+    assert by_stream(scene.journal)[scene.streams[1]] == [b"1", b"2"]
 
 
 def test_metrics_tell_the_streams_that_cannot_be_read_and_those_that_have_left(
-    scene: Scene, several: Make, streams: list[str], tallied: Tallied
+    scene: Scene, tallied: Tallied
 ) -> None:
     late = f"s-late-{uuid.uuid4().hex[:6]}"
-    wanted, deletable = [late, *streams[:2]], list[str]()
+    wanted, deletable = [late, *scene.streams[:2]], list[str]()
 
     def now() -> tuple[object, ...]:
         """What is told, and the streams that cannot be read."""
@@ -131,7 +88,7 @@ def test_metrics_tell_the_streams_that_cannot_be_read_and_those_that_have_left(
         return *(one.get(()) for one in others), [name for (name,) in found]
 
     worker = scene.run(
-        several(
+        scene.several(
             lambda: list(wanted),
             options={"metrics": (tallied,)},
             former_streams=FormerStreams(delete_after=0, only=lambda: deletable),
@@ -144,9 +101,9 @@ def test_metrics_tell_the_streams_that_cannot_be_read_and_those_that_have_left(
     assert 0 < missing.failing_for <= age
     scene.kinesis.create_stream(StreamName=late, ShardCount=1)
     eventually(lambda: now() == (3, 0, None, []))
-    wanted.remove(streams[1])
+    wanted.remove(scene.streams[1])
     eventually(lambda: now() == (2, 1, None, []))
-    deletable.append(streams[1])
+    deletable.append(scene.streams[1])
     eventually(lambda: now() == (2, 0, 1, []))
 
 
@@ -156,40 +113,38 @@ def test_no_stream_at_all_is_an_error(scene: Scene) -> None:
         app.worker()
 
 
-def test_the_processor_and_the_position_of_a_stream_are_its_own(
-    scene: Scene, streams: list[str]
-) -> None:
+def test_the_processor_and_the_position_of_a_stream_are_its_own(scene: Scene) -> None:
     other = Journal()
-    put(scene.kinesis, streams[0], [b"before"], key="k")
-    put(scene.kinesis, streams[1], [b"before"], key="k")
+    put(scene.kinesis, scene.streams[0], [b"before"], key="k")
+    put(scene.kinesis, scene.streams[1], [b"before"], key="k")
     latest = StreamConfig(
-        streams[1], processor=lambda: Journaling(other), initial_position="latest"
+        scene.streams[1], processor=lambda: Journaling(other), initial_position="latest"
     )
-    scene.start(stream=None, streams=[streams[0], latest])
-    put(scene.kinesis, streams[1], [b"after"], key="k")
+    scene.start(stream=None, streams=[scene.streams[0], latest])
+    put(scene.kinesis, scene.streams[1], [b"after"], key="k")
     other.wait_for_data(b"after")
     scene.journal.wait_for_data(b"before")
     assert other.data() == [b"after"]
     assert scene.journal.data() == [b"before"]
     (shard,) = {what.stream_id for _, call, what in other.entries if call == "initialize"}
-    assert shard == identifier(scene.kinesis, streams[1])
+    assert shard == identifier(scene.kinesis, scene.streams[1])
 
 
 def test_a_table_of_one_stream_is_not_taken_for_one_of_several_nor_the_reverse(
-    scene: Scene, streams: list[str], dynamodb: Any
+    scene: Scene,
 ) -> None:
-    one, several = scene.application(), scene.application(stream=None, streams=streams)
+    one, several = scene.application(), scene.application(stream=None, streams=scene.streams)
     scene.run(one).shutdown(10)
-    before = rows_of(dynamodb, scene.stream)
+    before = scene.rows()
     with pytest.raises(LeaseTableError, match=r"single stream.*Java KCL.*convert-leases"):
         several.worker().start()
-    assert rows_of(dynamodb, scene.stream) == before
+    assert scene.rows() == before
     other = f"t-{uuid.uuid4().hex[:6]}"
-    scene.start(stream=None, streams=streams, table_name=other).shutdown(10)
-    before = rows_of(dynamodb, other)
+    scene.start(stream=None, streams=scene.streams, table_name=other).shutdown(10)
+    before = rows_of(scene.dynamodb, other)
     with pytest.raises(LeaseTableError, match=r"several streams.*Java KCL.*convert-leases"):
         scene.application(table_name=other).worker().start()
-    assert rows_of(dynamodb, other) == before
+    assert rows_of(scene.dynamodb, other) == before
 
 
 async def asynchronous_streams() -> list[str]:

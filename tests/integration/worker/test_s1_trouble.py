@@ -7,24 +7,23 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
-from sparkinesis import Application, FanOutOptions, FormerStreams, ProcessorShard, StreamConfig
+from sparkinesis import Application, FanOutOptions, FormerStreams, StreamConfig
 from sparkinesis.errors import OptionError
 from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Call, Fault
+from sparkinesis.local.lease_tables import LeaseTables
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.shard import Shard
 from sparkinesis.worker.lifecycle.streams import several_streams
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.integration.worker.conftest import AT_ONCE
-from tests.integration.worker.scene import Scene, checkpoint, told
-from tests.journal import PATIENCE, Journal, Journaling
-from tests.kcl import rows_of
+from tests.integration.worker.scene import Scene, told
+from tests.journal import PATIENCE
 from tests.pace import eventually
 from tests.streams import arn_of, identifier, make_anew, put
 
@@ -46,7 +45,7 @@ def fault_of(call: Call) -> Fault | None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalServer]:
-    with LocalServer(port=0, dynamodb=True, limits=AT_ONCE, faults=fault_of) as running:
+    with LocalServer(lease_tables=LeaseTables(), limits=AT_ONCE, faults=fault_of) as running:
         yield running
 
 
@@ -56,68 +55,47 @@ def no_faults() -> Iterator[None]:
     FAULTS.clear()
 
 
-class ByIdentifier(Journaling):
-    """Writes down the stream's identifier in place of the shard, and checkpoints each batch."""
-
-    def __init__(self, journal: Journal) -> None:
-        super().__init__(journal, on_records=checkpoint)
-
-    def initialize(self, shard: ProcessorShard) -> None:
-        super().initialize(replace(shard, id=str(shard.stream_id)))
-
-
-@pytest.fixture
-def several(application: Make, journal: Journal) -> Make:
-    def make(streams: object, **given: Any) -> Application:
-        return application(
-            stream=None, streams=streams, **{"processor": lambda: ByIdentifier(journal), **given}
-        )
-
-    return make
-
-
 def problem(worker: Worker, stream: str) -> str | None:
     (one,) = (each for each in worker.streams() if each.stream == stream)
     return one.problem
 
 
-def said(caplog: pytest.LogCaptureFixture, text: str) -> int:
-    return len(told(caplog, text))
+def said(scene: Scene, text: str) -> int:
+    return len(told(scene.caplog, text))
 
 
 # --- epochs
 
 
 def test_a_reader_notices_that_its_stream_was_made_anew_and_nothing_new_is_lost(
-    scene: Scene, several: Make, dynamodb: Any, streams: list[str], monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also at LATEST: the application was reading the name before."""
     monkeypatch.setattr(several_streams, "ASK_EVERY", 3600.0)
-    app = several(streams[:2], initial_position="latest")
-    scene.run(app)
+    scene.run(scene.several(scene.streams[:2], initial_position="latest"))
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
-    put(scene.kinesis, streams[0], [b"old"], key="k")
+    put(scene.kinesis, scene.streams[0], [b"old"], key="k")
     scene.journal.wait_for_data(b"old")
-    before, after = make_anew(scene.kinesis, streams[0])
-    put(scene.kinesis, streams[0], [b"new"], key="k")
+    before, after = make_anew(scene.kinesis, scene.streams[0])
+    put(scene.kinesis, scene.streams[0], [b"new"], key="k")
     scene.journal.wait_for_data(b"new")
     assert scene.journal.data(before) == [b"old"]
     assert scene.journal.data(after) == [b"new"]
-    lease = rows_of(dynamodb, app.name)[f"{before}:{SHARD}"]
+    lease = scene.rows()[f"{before}:{SHARD}"]
     assert "leaseOwner" not in lease, "the lease of the deleted stream is released"
 
 
 def test_records_put_before_a_missing_stream_is_found_are_read_from_latest_too(
-    scene: Scene, several: Make, streams: list[str]
+    scene: Scene,
 ) -> None:
     """While it is missing, it stops none of the others."""
     late = f"s-late-{uuid.uuid4().hex[:6]}"
-    worker = scene.run(several([late, streams[0]], initial_position="latest"))
+    worker = scene.run(scene.several([late, scene.streams[0]], initial_position="latest"))
     missing, fine = worker.streams()
     assert f"'{late}'" in str(missing.problem)
     assert "StreamNotFoundError" in str(missing.problem)
     assert missing.identifier is fine.problem is None
-    put(scene.kinesis, streams[0], [b"read"], key="k")
+    put(scene.kinesis, scene.streams[0], [b"read"], key="k")
     scene.journal.wait_for_data(b"read")
     scene.kinesis.create_stream(StreamName=late, ShardCount=1)
     put(scene.kinesis, late, [b"first"], key="k")
@@ -126,7 +104,7 @@ def test_records_put_before_a_missing_stream_is_found_are_read_from_latest_too(
 
 
 def test_a_stream_that_is_made_anew_before_its_shards_are_listed_is_read_from_its_start(
-    scene: Scene, several: Make, dynamodb: Any, streams: list[str], monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also at LATEST. Its shards get leases of the old identity, too, by which nobody reads."""
     monkeypatch.setattr(several_streams, "ASK_EVERY", 3600.0)
@@ -134,48 +112,44 @@ def test_a_stream_that_is_made_anew_before_its_shards_are_listed_is_read_from_it
     list_shards = StreamClient.list_shards
 
     def make_anew_before(client: StreamClient, **given: Any) -> tuple[list[Shard], int]:
-        if client.address.name == streams[0] and not epochs:
-            epochs.append(make_anew(scene.kinesis, streams[0]))
-            put(scene.kinesis, streams[0], [b"new"], key="k")
+        if client.address.name == scene.streams[0] and not epochs:
+            epochs.append(make_anew(scene.kinesis, scene.streams[0]))
+            put(scene.kinesis, scene.streams[0], [b"new"], key="k")
         return list_shards(client, **given)
 
     monkeypatch.setattr(StreamClient, "list_shards", make_anew_before)
-    app = several(streams[:2], initial_position="latest")
-    scene.run(app)
-    put(scene.kinesis, streams[0], [b"newer"], key="k")
+    scene.run(scene.several(scene.streams[:2], initial_position="latest"))
+    put(scene.kinesis, scene.streams[0], [b"newer"], key="k")
     scene.journal.wait_for_data(b"newer")
     ((before, after),) = epochs
     assert scene.journal.data(before) == []
     assert scene.journal.data(after) == [b"new", b"newer"]
     old = f"{before}:{SHARD}"
-    eventually(lambda: "leaseOwner" not in rows_of(dynamodb, app.name).get(old, {}))
+    eventually(lambda: "leaseOwner" not in scene.rows().get(old, {}))
 
 
-def test_a_stream_that_was_deleted_stops_none_and_its_leases_go(
-    scene: Scene, several: Make, dynamodb: Any, streams: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    app = several(streams[:2], former_streams=FormerStreams(delete_after=0), options=SOON)
-    worker = scene.run(app)
+def test_a_stream_that_was_deleted_stops_none_and_its_leases_go(scene: Scene) -> None:
+    worker = scene.run(
+        scene.several(scene.streams[:2], former_streams=FormerStreams(delete_after=0), options=SOON)
+    )
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
-    gone = f"{identifier(scene.kinesis, streams[0])}:{SHARD}"
-    scene.kinesis.delete_stream(StreamName=streams[0])
-    eventually(lambda: gone not in rows_of(dynamodb, app.name))
-    assert "StreamNotFoundError" in str(problem(worker, streams[0]))
-    assert [one.stream for one in worker.status()] == [streams[1]]
-    assert said(caplog, f"'{streams[0]}' in us-east-1 at") >= 1
-    assert said(caplog, "cannot be read now, and is tried again") == 1
-    put(scene.kinesis, streams[1], [b"other"], key="k")
+    gone = f"{identifier(scene.kinesis, scene.streams[0])}:{SHARD}"
+    scene.kinesis.delete_stream(StreamName=scene.streams[0])
+    eventually(lambda: gone not in scene.rows())
+    assert "StreamNotFoundError" in str(problem(worker, scene.streams[0]))
+    assert [one.stream for one in worker.status()] == [scene.streams[1]]
+    assert said(scene, f"'{scene.streams[0]}' in us-east-1 at") >= 1
+    assert said(scene, "cannot be read now, and is tried again") == 1
+    put(scene.kinesis, scene.streams[1], [b"other"], key="k")
     scene.journal.wait_for_data(b"other")
 
 
 # --- the user's function
 
 
-def test_a_function_that_fails_changes_nothing_and_is_said_once(
-    scene: Scene, several: Make, streams: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    answers: list[Callable[[], Any]] = [lambda: streams[:1]]
+def test_a_function_that_fails_changes_nothing_and_is_said_once(scene: Scene) -> None:
+    scene.caplog.set_level(logging.INFO)
+    answers: list[Callable[[], Any]] = [lambda: scene.streams[:1]]
     asked = threading.Semaphore(0)
 
     def tracker() -> Any:
@@ -186,7 +160,7 @@ def test_a_function_that_fails_changes_nothing_and_is_said_once(
         for _ in range(3):  # the first may have been under way
             assert asked.acquire(timeout=PATIENCE)
 
-    worker = scene.run(several(tracker))
+    worker = scene.run(scene.several(tracker))
     ask_twice()
     rubbish: list[tuple[Callable[[], Any], str]] = [
         (lambda: 1 / 0, "ZeroDivisionError"),
@@ -195,31 +169,27 @@ def test_a_function_that_fails_changes_nothing_and_is_said_once(
         (lambda: "web", "returned 'web'"),
         (lambda: {"web": 1}, "returned {'web': 1}"),
         (lambda: [7], "it takes names"),
-        (lambda: [streams[0], streams[0]], "twice"),
+        (lambda: [scene.streams[0], scene.streams[0]], "twice"),
     ]
     for answer, text in rubbish:
         answers.append(answer)
         while asked.acquire(blocking=False):
             pass
         ask_twice()
-        eventually(partial(said, caplog, text))
+        eventually(partial(said, scene, text))
         ask_twice()
-        assert said(caplog, text) == 1
-        assert [one.stream for one in worker.streams()] == streams[:1]
-    answers.append(lambda: streams[:2])
+        assert said(scene, text) == 1
+        assert [one.stream for one in worker.streams()] == scene.streams[:1]
+    answers.append(lambda: scene.streams[:2])
     eventually(lambda: len(worker.streams()) == 2)
-    assert said(caplog, "Asking for the streams to read fails no longer") == 1
+    assert said(scene, "Asking for the streams to read fails no longer") == 1
     assert any("no stream at all" in each.error for each in worker.failures())
-    put(scene.kinesis, streams[0], [b"read"], key="k")
+    put(scene.kinesis, scene.streams[0], [b"read"], key="k")
     scene.journal.wait_for_data(b"read")
 
 
 def test_a_function_that_never_returns_hangs_neither_the_worker_nor_its_end(
-    scene: Scene,
-    several: Make,
-    streams: list[str],
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(several_streams, "_LONG", 0.3)
     blocks, let_go = threading.Event(), threading.Event()
@@ -227,150 +197,135 @@ def test_a_function_that_never_returns_hangs_neither_the_worker_nor_its_end(
     def tracker() -> list[str]:
         if blocks.is_set():
             let_go.wait()
-        return streams[:1]
+        return scene.streams[:1]
 
-    worker = scene.run(several(tracker))
+    worker = scene.run(scene.several(tracker))
     try:
         blocks.set()
-        eventually(lambda: said(caplog, "has not returned for"))
-        before, _ = make_anew(scene.kinesis, streams[0])  # the other questions go on
-        put(scene.kinesis, streams[0], [b"new"], key="k")
+        eventually(lambda: said(scene, "has not returned for"))
+        before, _ = make_anew(scene.kinesis, scene.streams[0])  # the other questions go on
+        put(scene.kinesis, scene.streams[0], [b"new"], key="k")
         scene.journal.wait_for_data(b"new")
         assert scene.journal.data(before) == []
-        assert said(caplog, "has not returned for") == 1
+        assert said(scene, "has not returned for") == 1
         assert worker.shutdown(20)
     finally:
         let_go.set()
 
 
 def test_a_function_that_blocks_at_the_start_is_named_in_the_log(
-    several: Make, streams: list[str], caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(several_streams, "_LONG", 0.3)
     let_go = threading.Event()
     workers: list[Worker] = []
 
     def tracker() -> list[str]:
         let_go.wait()
-        return streams
+        return scene.streams
 
-    thread = threading.Thread(target=lambda: workers.append(several(tracker).worker()))
+    thread = threading.Thread(target=lambda: workers.append(scene.several(tracker).worker()))
     thread.start()
-    eventually(lambda: said(caplog, "has not returned for"))
+    eventually(lambda: said(scene, "has not returned for"))
     let_go.set()
     thread.join(PATIENCE)
     assert len(workers) == 1
 
 
-def test_an_application_may_begin_without_streams(
-    scene: Scene, several: Make, streams: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_application_may_begin_without_streams(scene: Scene) -> None:
     wanted: list[str] = []
-    scene.run(several(lambda: list(wanted)))
-    assert said(caplog, "no streams to read yet") == 1
-    put(scene.kinesis, streams[0], [b"first"], key="k")
-    wanted.append(streams[0])
+    scene.run(scene.several(lambda: list(wanted)))
+    assert said(scene, "no streams to read yet") == 1
+    put(scene.kinesis, scene.streams[0], [b"first"], key="k")
+    wanted.append(scene.streams[0])
     scene.journal.wait_for_data(b"first")
 
 
 # --- errors of the services
 
 
-def test_a_stream_whose_shards_may_not_be_listed_stops_none_and_is_said_once(
-    scene: Scene, several: Make, streams: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    FAULTS["ListShards", streams[0]] = DENIED
-    worker = scene.run(several(streams[:2]))
-    put(scene.kinesis, streams[1], [b"other"], key="k")
+def test_a_stream_whose_shards_may_not_be_listed_stops_none_and_is_said_once(scene: Scene) -> None:
+    scene.caplog.set_level(logging.INFO)
+    FAULTS["ListShards", scene.streams[0]] = DENIED
+    worker = scene.run(scene.several(scene.streams[:2]))
+    put(scene.kinesis, scene.streams[1], [b"other"], key="k")
     scene.journal.wait_for_data(b"other")
-    eventually(lambda: "kinesis:ListShards" in str(problem(worker, streams[0])))
-    tries = scene.server.kinesis.calls.count("ListShards", stream=streams[0])
+    eventually(lambda: "kinesis:ListShards" in str(problem(worker, scene.streams[0])))
+    tries = scene.server.kinesis.calls.count("ListShards", stream=scene.streams[0])
     eventually(
-        lambda: scene.server.kinesis.calls.count("ListShards", stream=streams[0]) > tries + 2
+        lambda: scene.server.kinesis.calls.count("ListShards", stream=scene.streams[0]) > tries + 2
     )
-    assert said(caplog, "cannot be read now, and is tried again") == 1
+    assert said(scene, "cannot be read now, and is tried again") == 1
     FAULTS.clear()
-    put(scene.kinesis, streams[0], [b"late"], key="k")
+    put(scene.kinesis, scene.streams[0], [b"late"], key="k")
     scene.journal.wait_for_data(b"late")
-    assert problem(worker, streams[0]) is None
-    assert said(caplog, f"stream '{streams[0]}'") >= 2
-    assert said(caplog, "can be read now") == 1
+    assert problem(worker, scene.streams[0]) is None
+    assert said(scene, f"stream '{scene.streams[0]}'") >= 2
+    assert said(scene, "can be read now") == 1
 
 
-def test_a_stream_that_is_denied_later_is_named_in_the_status(
-    scene: Scene, several: Make, streams: list[str]
-) -> None:
-    worker = scene.run(several(streams[:2]))
+def test_a_stream_that_is_denied_later_is_named_in_the_status(scene: Scene) -> None:
+    worker = scene.run(scene.several(scene.streams[:2]))
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
-    FAULTS["GetRecords", streams[0]] = DENIED
-    eventually(lambda: "kinesis:GetRecords" in str(problem(worker, streams[0])))
-    (one,) = (each for each in worker.streams() if each.stream == streams[0])
+    FAULTS["GetRecords", scene.streams[0]] = DENIED
+    eventually(lambda: "kinesis:GetRecords" in str(problem(worker, scene.streams[0])))
+    (one,) = (each for each in worker.streams() if each.stream == scene.streams[0])
     assert one.failing_for is not None
-    assert problem(worker, streams[1]) is None
+    assert problem(worker, scene.streams[1]) is None
     FAULTS.clear()
-    put(scene.kinesis, streams[0], [b"late"], key="k")
+    put(scene.kinesis, scene.streams[0], [b"late"], key="k")
     scene.journal.wait_for_data(b"late")
-    eventually(lambda: problem(worker, streams[0]) is None)
+    eventually(lambda: problem(worker, scene.streams[0]) is None)
 
 
 def test_a_stream_whose_calls_hang_holds_up_neither_the_start_nor_the_end(
-    scene: Scene, several: Make, streams: list[str], monkeypatch: pytest.MonkeyPatch
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(several_streams, "_ENOUGH", 0.5)
-    FAULTS["ListShards", streams[0]] = Fault.delay(60_000)
-    worker = scene.run(several(streams[:2]))
-    put(scene.kinesis, streams[1], [b"other"], key="k")
+    FAULTS["ListShards", scene.streams[0]] = Fault.delay(60_000)
+    worker = scene.run(scene.several(scene.streams[:2]))
+    put(scene.kinesis, scene.streams[1], [b"other"], key="k")
     scene.journal.wait_for_data(b"other")
-    assert [one.stream for one in worker.status()] == [streams[1]]
+    assert [one.stream for one in worker.status()] == [scene.streams[1]]
     assert worker.shutdown(20), "which is long before the call returns"
 
 
 def test_a_lease_table_that_is_not_available_is_said_once_for_all_streams(
-    scene: Scene,
-    several: Make,
-    streams: list[str],
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caplog.set_level(logging.INFO)
-    wanted = streams[:1]
-    app = several(lambda: list(wanted))
+    scene.caplog.set_level(logging.INFO)
+    wanted = scene.streams[:1]
+    app = scene.several(lambda: list(wanted))
     worker = scene.run(app)
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 1)
     FAULTS["Scan", app.name] = Fault.error("ProvisionedThroughputExceededException")
-    wanted += streams[1:]
-    eventually(lambda: said(caplog, "The lease table keeps streams from being opened"))
-    eventually(lambda: said(caplog, "Taking leases failed"))
-    assert said(caplog, "The lease table keeps streams from being opened") == 1
-    assert said(caplog, "cannot be read now") == 0
+    wanted += scene.streams[1:]
+    eventually(lambda: said(scene, "The lease table keeps streams from being opened"))
+    eventually(lambda: said(scene, "Taking leases failed"))
+    assert said(scene, "The lease table keeps streams from being opened") == 1
+    assert said(scene, "cannot be read now") == 0
     FAULTS.clear()
-    put(scene.kinesis, streams[2], [b"late"], key="k")
+    put(scene.kinesis, scene.streams[2], [b"late"], key="k")
     scene.journal.wait_for_data(b"late")
-    assert said(caplog, "The lease table keeps streams from being opened no longer") == 1
+    assert said(scene, "The lease table keeps streams from being opened no longer") == 1
     assert worker.failure is None
 
 
-def test_streams_of_two_servers_are_read_by_one_application(
-    scene: Scene, several: Make, streams: list[str]
-) -> None:
+def test_streams_of_two_servers_are_read_by_one_application(scene: Scene) -> None:
     with LocalServer(port=0) as other:
         abroad, name = other.client("kinesis", "eu-west-1"), "s-abroad"
         abroad.create_stream(StreamName=name, ShardCount=1)
         config = StreamConfig(name, region="eu-west-1", endpoint=other.endpoint_url)
-        worker = scene.run(several([streams[0], config]))
+        worker = scene.run(scene.several([scene.streams[0], config]))
         put(abroad, name, [b"abroad"], key="k")
-        put(scene.kinesis, streams[0], [b"here"], key="k")
+        put(scene.kinesis, scene.streams[0], [b"here"], key="k")
         scene.journal.wait_for_data(b"abroad", b"here")
         worker.shutdown(10)
 
 
-def test_one_stream_by_name_and_by_arn_is_read_once_and_said(
-    scene: Scene, several: Make, streams: list[str]
-) -> None:
-    worker = scene.run(several([streams[0], arn_of(scene.kinesis, streams[0])]))
-    put(scene.kinesis, streams[0], [b"once"], key="k")
+def test_one_stream_by_name_and_by_arn_is_read_once_and_said(scene: Scene) -> None:
+    worker = scene.run(scene.several([scene.streams[0], arn_of(scene.kinesis, scene.streams[0])]))
+    put(scene.kinesis, scene.streams[0], [b"once"], key="k")
     scene.journal.wait_for_data(b"once")
     first, second = worker.streams()
     assert first.problem is None
@@ -378,18 +333,13 @@ def test_one_stream_by_name_and_by_arn_is_read_once_and_said(
     assert scene.journal.data() == [b"once"]
 
 
-def test_shards_of_a_stream_that_has_left_are_not_unread(
-    scene: Scene, several: Make, dynamodb: Any, streams: list[str]
-) -> None:
-    wanted = streams[:2]
-    app = several(lambda: list(wanted))
-    worker = scene.run(app)
+def test_shards_of_a_stream_that_has_left_are_not_unread(scene: Scene) -> None:
+    wanted = scene.streams[:2]
+    worker = scene.run(scene.several(lambda: list(wanted)))
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     wanted.pop()
     eventually(lambda: len(worker.status()) == 1)
-    eventually(
-        lambda: sum("leaseOwner" in row for row in rows_of(dynamodb, app.name).values()) == 1
-    )
+    eventually(lambda: sum("leaseOwner" in row for row in scene.rows().values()) == 1)
     looked = worker._coordinator.snapshot.at
     eventually(lambda: (worker._coordinator.snapshot.at or 0) > (looked or 0))
     assert worker.unread_shards() == {}
@@ -398,15 +348,13 @@ def test_shards_of_a_stream_that_has_left_are_not_unread(
 # --- workers with different sets of streams
 
 
-def test_shards_of_a_stream_that_cannot_be_read_are_unread(
-    scene: Scene, several: Make, streams: list[str]
-) -> None:
-    app = several(streams[:2], options=SOON)
+def test_shards_of_a_stream_that_cannot_be_read_are_unread(scene: Scene) -> None:
+    app = scene.several(scene.streams[:2], options=SOON)
     scene.run(app).shutdown(10)
-    expected = f"{identifier(scene.kinesis, streams[0])}:{SHARD}"
-    FAULTS["DescribeStreamSummary", streams[0]] = DENIED
+    expected = f"{identifier(scene.kinesis, scene.streams[0])}:{SHARD}"
+    FAULTS["DescribeStreamSummary", scene.streams[0]] = DENIED
     worker = scene.run(app)
-    assert "kinesis:DescribeStreamSummary" in str(problem(worker, streams[0]))
+    assert "kinesis:DescribeStreamSummary" in str(problem(worker, scene.streams[0]))
     eventually(lambda: list(worker.unread_shards() or ()) == [expected])
 
 
@@ -425,30 +373,34 @@ def has_none(kinesis: Any, stream: str) -> bool:
     return False
 
 
-def test_each_stream_has_a_consumer_which_goes_with_it(
-    scene: Scene, several: Make, streams: list[str]
-) -> None:
-    wanted = list(streams)
-    FAULTS["RegisterStreamConsumer", streams[0]] = DENIED
-    app = several(
+def test_each_stream_has_a_consumer_which_goes_with_it(scene: Scene) -> None:
+    wanted = list(scene.streams)
+    FAULTS["RegisterStreamConsumer", scene.streams[0]] = DENIED
+    app = scene.several(
         lambda: list(wanted),
         options={**SOON, "retrieval": "efo", "fan_out": FanOutOptions(deregister=True)},
     )
     worker = scene.run(app)
-    for name in streams[1:]:
+    for name in scene.streams[1:]:
         put(scene.kinesis, name, [name.encode()], key="k")
-    scene.journal.wait_for_data(*(name.encode() for name in streams[1:]))
-    assert "RegisterStreamConsumer" in str(problem(worker, streams[0]))
-    assert [consumers(scene.kinesis, name) for name in streams] == [[], [app.name], [app.name]]
-    wanted.remove(streams[1])
-    eventually(lambda: has_none(scene.kinesis, streams[1]))
+    scene.journal.wait_for_data(*(name.encode() for name in scene.streams[1:]))
+    assert "RegisterStreamConsumer" in str(problem(worker, scene.streams[0]))
+    assert [consumers(scene.kinesis, name) for name in scene.streams] == [
+        [],
+        [app.name],
+        [app.name],
+    ]
+    wanted.remove(scene.streams[1])
+    eventually(lambda: has_none(scene.kinesis, scene.streams[1]))
     FAULTS.clear()
-    put(scene.kinesis, streams[0], [b"late"], key="k")
+    put(scene.kinesis, scene.streams[0], [b"late"], key="k")
     scene.journal.wait_for_data(b"late")
     assert worker.shutdown(30)
-    assert [consumers(scene.kinesis, name) for name in streams] == [[], [], []]
+    assert [consumers(scene.kinesis, name) for name in scene.streams] == [[], [], []]
     calls = scene.server.kinesis.calls
-    assert calls.count("DeregisterStreamConsumer", stream=streams[1]) == 1, "one farewell each"
+    assert calls.count("DeregisterStreamConsumer", stream=scene.streams[1]) == 1, (
+        "one farewell each"
+    )
 
 
 # --- options
@@ -477,21 +429,20 @@ def test_settings_of_a_stream_that_do_not_fit_are_refused_before_any_call(
         scene.application(stream=None, streams=[StreamConfig(**config)], options=options)
 
 
-def test_a_function_for_former_streams_that_returns_rubbish_deletes_nothing(
-    scene: Scene, several: Make, dynamodb: Any, streams: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    wanted = streams[:2]
+def test_a_function_for_former_streams_that_returns_rubbish_deletes_nothing(scene: Scene) -> None:
+    wanted = scene.streams[:2]
     answers: list[Any] = ["all of them"]
-    app = several(
-        lambda: list(wanted),
-        former_streams=FormerStreams(0, only=lambda: answers[-1]),
-        options=SOON,
+    scene.run(
+        scene.several(
+            lambda: list(wanted),
+            former_streams=FormerStreams(0, only=lambda: answers[-1]),
+            options=SOON,
+        )
     )
-    scene.run(app)
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     wanted.pop()
-    eventually(lambda: said(caplog, "it must return streams"))
-    assert len(rows_of(dynamodb, app.name)) == 2
-    answers.append([streams[1]])
-    eventually(lambda: len(rows_of(dynamodb, app.name)) == 1)
-    assert said(caplog, "it must return streams") == 1
+    eventually(lambda: said(scene, "it must return streams"))
+    assert len(scene.rows()) == 2
+    answers.append([scene.streams[1]])
+    eventually(lambda: len(scene.rows()) == 1)
+    assert said(scene, "it must return streams") == 1

@@ -94,9 +94,7 @@ def test_what_ends_a_thread_does_not_end_the_consumer(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("retrieval", ["polling", "efo"])
-def test_a_stream_that_was_deleted_and_made_anew_is_read(
-    scene: Scene, faults: Callable[..., None]
-) -> None:
+def test_a_stream_that_was_deleted_and_made_anew_is_read(scene: Scene) -> None:
     """Its shards have the ids of before: a lease that has ended would never be read again.
 
     A consumer that was registered is gone, too.
@@ -112,7 +110,7 @@ def test_a_stream_that_was_deleted_and_made_anew_is_read(
     scene.journal.wait_for_data(b"old")
     before = identifier(scene.kinesis, scene.stream)
     scene.kinesis.delete_stream(StreamName=scene.stream, EnforceConsumerDeletion=True)
-    faults(watch)
+    scene.faults(watch)
     scene.journal.wait(lambda: bool(scene.journal.calls("looked for", "shard_ended")))
     scene.kinesis.get_waiter("stream_not_exists").wait(
         StreamName=scene.stream, WaiterConfig={"Delay": 1, "MaxAttempts": 10}
@@ -232,9 +230,7 @@ def test_leases_of_an_application_of_several_streams_are_left_alone(scene: Scene
     assert {key: after[key] for key in before} == before
 
 
-def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
-    scene: Scene, dynamodb: Any
-) -> None:
+def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(scene: Scene) -> None:
     worker = scene.application({"audit_interval": 0.2, "cleanup_interval": 0.2}).worker()
     step, failed = worker._streams.all()[0].syncer.step, threading.Event()
 
@@ -249,8 +245,8 @@ def test_an_error_that_nobody_foresaw_does_not_end_the_care_for_leases(
     try:
         assert failed.wait(PATIENCE)
         scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 1)
-        for key in rows_of(dynamodb, scene.stream):
-            dynamodb.delete_item(TableName=scene.stream, Key={"leaseKey": {"S": key}})
+        for key in rows_of(scene.dynamodb, scene.stream):
+            scene.dynamodb.delete_item(TableName=scene.stream, Key={"leaseKey": {"S": key}})
         scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
     finally:
         worker.shutdown(10)

@@ -20,7 +20,6 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST
 from tests.command import Command, objects
 from tests.integration.worker.scene import FIRST, Scene
-from tests.integration.worker.test_s1_several_streams import ByStream
 from tests.journal import PATIENCE
 from tests.pace import eventually
 from tests.streams import arn_of, create_anew, identifier, make_anew, put, split
@@ -40,31 +39,29 @@ def leases_of(application: Application) -> dict[str, Lease]:
     return {f"{row.stream.name}/{row.shard_id}" if row.stream else row.key: row for row in rows}
 
 
-def test_each_stream_has_its_own_lags_though_the_shards_have_the_same_ids(
-    scene: Scene, streams: list[str], call: Command
-) -> None:
-    create_leases(scene.application(stream=None, streams=streams))
-    put(scene.kinesis, streams[1], [b"x"], key="k")
-    result = call("leases", "--watch-for", "0")
+def test_each_stream_has_its_own_lags_though_the_shards_have_the_same_ids(scene: Scene) -> None:
+    create_leases(scene.application(stream=None, streams=scene.streams))
+    put(scene.kinesis, scene.streams[1], [b"x"], key="k")
+    result = scene.call("leases", "--watch-for", "0")
     assert result.stderr == ""
     lines = [line.split() for line in result.stdout.splitlines()]
     assert lines[0] == ["stream", "shard", "owner", "state", "checkpoint", "behind", "renewed"]
     assert [line[:5] for line in lines[1:4]] == [
-        [name, FIRST, "-", "unowned", TRIM_HORIZON] for name in streams
+        [name, FIRST, "-", "unowned", TRIM_HORIZON] for name in scene.streams
     ]
     behind = {line[0]: line[5] for line in lines[1:4]}
-    assert behind[streams[0]] == behind[streams[2]] == "0.0"
-    assert float(behind[streams[1]]) > 0
+    assert behind[scene.streams[0]] == behind[scene.streams[2]] == "0.0"
+    assert float(behind[scene.streams[1]]) > 0
     assert lines[-1][:6] == ["3", "streams,", "3", "shards", "(3", "unowned),"]
 
-    found = objects(call("leases", "--watch-for", "0", "--json"))
-    assert [one["stream"] for one in found] == streams
+    found = objects(scene.call("leases", "--watch-for", "0", "--json"))
+    assert [one["stream"] for one in found] == scene.streams
     for one in found:
         assert one["identifier"] == identifier(scene.kinesis, one["stream"])
         assert one["lease"] == f"{one['identifier']}:{FIRST}"
         assert one["shard"] == FIRST
         assert one["made_anew_as"] is None
-        assert (one["millis_behind_latest"] > 0) == (one["stream"] == streams[1])
+        assert (one["millis_behind_latest"] > 0) == (one["stream"] == scene.streams[1])
 
 
 def test_some_of_the_streams(scene: Scene, streams: list[str], call: Command) -> None:
@@ -102,16 +99,14 @@ def test_several_names_for_a_table_of_one_stream_are_an_error(scene: Scene, call
     assert [row.counter for row in scene.table.leases()] == [0, 0]
 
 
-def test_a_stream_that_cannot_be_read_says_so_and_the_others_have_their_lags(
-    scene: Scene, streams: list[str], call: Command, faults: Faults
-) -> None:
-    gone, denied, fine = streams
-    create_leases(scene.application(stream=None, streams=streams))
+def test_a_stream_that_cannot_be_read_says_so_and_the_others_have_their_lags(scene: Scene) -> None:
+    gone, denied, fine = scene.streams
+    create_leases(scene.application(stream=None, streams=scene.streams))
     scene.kinesis.delete_stream(StreamName=gone)
-    faults(DENIED, stream=denied)
-    result = call("leases", "--watch-for", "0")
-    (look,) = objects(call("top", "--once", "--json"))
-    faults(None)
+    scene.faults(DENIED, stream=denied)
+    result = scene.call("leases", "--watch-for", "0")
+    (look,) = objects(scene.call("top", "--once", "--json"))
+    scene.faults(None)
     assert result.returncode == 0
     rows = {line.split()[0]: line for line in result.stdout.splitlines()[1:4]}
     assert "stream not found" in rows[gone]
@@ -125,54 +120,51 @@ def test_a_stream_that_cannot_be_read_says_so_and_the_others_have_their_lags(
     assert why[fine] is None
 
 
-def test_a_stream_made_anew_is_told_from_the_old_one(
-    scene: Scene, streams: list[str], call: Command
-) -> None:
-    app = scene.application(stream=None, streams=streams[:2])
+def test_a_stream_made_anew_is_told_from_the_old_one(scene: Scene) -> None:
+    app = scene.application(stream=None, streams=scene.streams[:2])
     create_leases(app)
-    old, new = make_anew(scene.kinesis, streams[0])
-    (one, _) = objects(call("leases", "--watch-for", "0", "--json"))
+    old, new = make_anew(scene.kinesis, scene.streams[0])
+    (one, _) = objects(scene.call("leases", "--watch-for", "0", "--json"))
     assert (one["identifier"], one["lag_unknown_because"]) == (old, "stream made anew")
     create_leases(app)
-    put(scene.kinesis, streams[0], [b"x"], key="k")
-    result = call("leases", "--watch-for", "0")
+    put(scene.kinesis, scene.streams[0], [b"x"], key="k")
+    result = scene.call("leases", "--watch-for", "0")
     rows = {line.split()[0]: line for line in result.stdout.splitlines()[1:4]}
-    assert rows.keys() == {old, new, streams[1]}
+    assert rows.keys() == {old, new, scene.streams[1]}
     assert "stream made anew" in rows[old]
     assert "stream made anew" not in rows[new]
     assert result.stderr.startswith(f"Deleted and made anew: {old} (now {new}). ")
     found = {
-        one["identifier"]: one for one in objects(call("leases", "--watch-for", "0", "--json"))
+        one["identifier"]: one
+        for one in objects(scene.call("leases", "--watch-for", "0", "--json"))
     }
     assert (found[old]["made_anew_as"], found[new]["made_anew_as"]) == (new, None)
     assert found[new]["millis_behind_latest"] > 0
 
 
-def test_a_stream_that_has_left_the_application_shows(
-    scene: Scene, streams: list[str], call: Command
-) -> None:
-    create_leases(scene.application(stream=None, streams=streams))
-    scene.start(stream=None, streams=streams[1:], processor=lambda: ByStream(scene.journal))
+def test_a_stream_that_has_left_the_application_shows(scene: Scene) -> None:
+    create_leases(scene.application(stream=None, streams=scene.streams))
+    scene.start(stream=None, streams=scene.streams[1:])
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 2)
-    result = call("leases", "--watch-for", "0")
-    assert result.stderr.startswith(f"No live worker reads {streams[0]}, while workers read other")
-    one = objects(call("leases", "--watch-for", "0", "--json", "--stream", streams[0]))
+    result = scene.call("leases", "--watch-for", "0")
+    assert result.stderr.startswith(
+        f"No live worker reads {scene.streams[0]}, while workers read other"
+    )
+    one = objects(scene.call("leases", "--watch-for", "0", "--json", "--stream", scene.streams[0]))
     assert [row["stream_is_read"] for row in one] == [False]
-    shown = call("top", "--once").stdout.splitlines()
+    shown = scene.call("top", "--once").stdout.splitlines()
     assert ", 3 streams: 3 shards (2 held, 1 unowned), " in shown[0]
     assert shown[6].endswith("not read")
 
 
-def test_many_streams_take_one_call_to_find_and_two_each_for_their_lags(
-    scene: Scene, call: Command
-) -> None:
+def test_many_streams_take_one_call_to_find_and_two_each_for_their_lags(scene: Scene) -> None:
     names = [f"many-{n}-{uuid.uuid4().hex[:6]}" for n in range(30)]
     for name in names:
         scene.kinesis.create_stream(StreamName=name, ShardCount=1)
     create_leases(scene.application(stream=None, streams=names))
     counted = ("ListStreams", "DescribeStreamSummary", "GetShardIterator", "GetRecords")
     before = {name: scene.server.kinesis.calls.count(name) for name in counted}
-    found = objects(call("leases", "--watch-for", "0", "--json"))
+    found = objects(scene.call("leases", "--watch-for", "0", "--json"))
     calls = {name: scene.server.kinesis.calls.count(name) - before[name] for name in counted}
     assert [one["millis_behind_latest"] for one in found] == [0] * 30
     assert calls["DescribeStreamSummary"] == 0
@@ -211,122 +203,110 @@ def test_a_stream_that_returns_has_a_lag_again(scene: Scene, streams: list[str])
 # --- reset
 
 
-def test_reset_moves_a_running_application_in_all_of_its_streams(
-    scene: Scene, streams: list[str], call: Command
-) -> None:
-    scene.start(stream=None, streams=streams, processor=lambda: ByStream(scene.journal))
-    for name in streams:
+def test_reset_moves_a_running_application_in_all_of_its_streams(scene: Scene) -> None:
+    scene.start(stream=None, streams=scene.streams)
+    for name in scene.streams:
         put(scene.kinesis, name, [f"{name}-old".encode()], key="k")
     scene.journal.wait(lambda: len(scene.journal.data()) == 3)
     last = {record.data: record.sequence_number for record in scene.journal.records()}
-    found = objects(call("reset", "--to", "latest", "--yes", "--json"))
+    found = objects(scene.call("reset", "--to", "latest", "--yes", "--json"))
     assert [(one["stream"], one["shard"], one["written"]) for one in found] == [
-        (name, FIRST, True) for name in streams
+        (name, FIRST, True) for name in scene.streams
     ]
-    for one, name in zip(found, streams, strict=True):
+    for one, name in zip(found, scene.streams, strict=True):
         assert one["identifier"] == identifier(scene.kinesis, name)
         assert one["lease"] == f"{one['identifier']}:{FIRST}"
         assert one["to"]["sequence_number"] == last[f"{name}-old".encode()], "of its own stream"
     scene.journal.wait(lambda: len(scene.journal.calls("initialize")) == 6)
-    for name in streams:
+    for name in scene.streams:
         put(scene.kinesis, name, [f"{name}-new".encode()], key="k")
-    scene.journal.wait_for_data(*(f"{name}-new".encode() for name in streams))
+    scene.journal.wait_for_data(*(f"{name}-new".encode() for name in scene.streams))
     assert len(scene.journal.data()) == 6, "the old records do not come again"
     assert len(scene.journal.calls("lease_lost")) == 3
 
 
-def test_reset_of_one_stream_leaves_the_others(
-    scene: Scene, streams: list[str], call: Command
-) -> None:
-    app = scene.application(stream=None, streams=streams)
+def test_reset_of_one_stream_leaves_the_others(scene: Scene) -> None:
+    app = scene.application(stream=None, streams=scene.streams)
     before = create_leases(app)
-    parent = split(scene.kinesis, streams[1])
-    put(scene.kinesis, streams[1], [b"x"], key="k")
-    result = call("reset", "--to", "trim_horizon", "--stream", streams[1], "--yes")
+    parent = split(scene.kinesis, scene.streams[1])
+    put(scene.kinesis, scene.streams[1], [b"x"], key="k")
+    result = scene.call("reset", "--to", "trim_horizon", "--stream", scene.streams[1], "--yes")
     assert result.returncode == 0, result.stderr
     assert result.stdout.splitlines()[-1].startswith("Moved 3 leases of ")
     after = leases_of(app)
     moved = {key for key, row in after.items() if row != before.get(key)}
-    assert moved == {f"{streams[1]}/shardId-00000000000{n}" for n in range(3)}
+    assert moved == {f"{scene.streams[1]}/shardId-00000000000{n}" for n in range(3)}
     for key in moved:
         row = after[key]
-        assert row.stream == before[f"{streams[1]}/{parent}"].stream
+        assert row.stream == before[f"{scene.streams[1]}/{parent}"].stream
         assert row.key == f"{row.stream}:{row.shard_id}"
-    child = after[f"{streams[1]}/shardId-000000000001"]
+    child = after[f"{scene.streams[1]}/shardId-000000000001"]
     assert child.parent_ids == (parent,)
 
-    number = scene.kinesis.put_record(StreamName=streams[0], Data=b"y", PartitionKey="k")
+    number = scene.kinesis.put_record(StreamName=scene.streams[0], Data=b"y", PartitionKey="k")
     place = f"{FIRST}={number['SequenceNumber']}:3"
-    result = call("reset", "--to", place, "--yes")
+    result = scene.call("reset", "--to", place, "--yes")
     assert result.returncode == 1
     assert "is a position in one stream, and the table has leases of 3: name" in result.stderr
-    assert call("reset", "--to", place, "--yes", "--stream", streams[0]).returncode == 0
-    row = leases_of(app)[f"{streams[0]}/{FIRST}"]
+    assert scene.call("reset", "--to", place, "--yes", "--stream", scene.streams[0]).returncode == 0
+    row = leases_of(app)[f"{scene.streams[0]}/{FIRST}"]
     assert str(row.checkpoint) == f"{number['SequenceNumber']}:3"
-    assert leases_of(app)[f"{streams[2]}/{FIRST}"] == before[f"{streams[2]}/{FIRST}"]
+    assert leases_of(app)[f"{scene.streams[2]}/{FIRST}"] == before[f"{scene.streams[2]}/{FIRST}"]
 
 
-def test_reset_tells_which_stream_cannot_be_read_and_writes_nothing(
-    scene: Scene, streams: list[str], call: Command, faults: Faults
-) -> None:
-    app = scene.application(stream=None, streams=streams)
+def test_reset_tells_which_stream_cannot_be_read_and_writes_nothing(scene: Scene) -> None:
+    app = scene.application(stream=None, streams=scene.streams)
     before = create_leases(app)
-    gone = identifier(scene.kinesis, streams[1])
-    faults(DENIED, stream=streams[1])
-    result = call("reset", "--to", "latest", "--yes")
+    gone = identifier(scene.kinesis, scene.streams[1])
+    scene.faults(DENIED, stream=scene.streams[1])
+    result = scene.call("reset", "--to", "latest", "--yes")
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1
     assert f"has leases of {gone}, which cannot be read: " in result.stderr
     assert "not you" in result.stderr
     assert "Nothing was written." in result.stderr
-    faults(None)
-    scene.kinesis.delete_stream(StreamName=streams[1])
-    result = call("reset", "--to", "latest", "--yes")
+    scene.faults(None)
+    scene.kinesis.delete_stream(StreamName=scene.streams[1])
+    result = scene.call("reset", "--to", "latest", "--yes")
     assert f"has leases of {gone}, which cannot be read: There is no stream" in result.stderr
     assert leases_of(app) == before
-    others = ("--stream", streams[0], "--stream", streams[2])
-    assert call("reset", "--to", "latest", "--yes", *others).returncode == 0
+    others = ("--stream", scene.streams[0], "--stream", scene.streams[2])
+    assert scene.call("reset", "--to", "latest", "--yes", *others).returncode == 0
     assert [row.counter for row in leases_of(app).values()] == [2, 0, 2]
 
 
-def test_reset_leaves_the_leases_of_a_stream_that_was_made_anew(
-    scene: Scene, streams: list[str], call: Command
-) -> None:
-    app = scene.application(stream=None, streams=streams[:2])
+def test_reset_leaves_the_leases_of_a_stream_that_was_made_anew(scene: Scene) -> None:
+    app = scene.application(stream=None, streams=scene.streams[:2])
     create_leases(app)
-    old, new = make_anew(scene.kinesis, streams[0])
+    old, new = make_anew(scene.kinesis, scene.streams[0])
     for given in ((), ("--stream", old)):
-        result = call("reset", "--to", "latest", "--yes", *given)
+        result = scene.call("reset", "--to", "latest", "--yes", *given)
         assert result.returncode == 1
         assert f"The leases of {old} are those of a deleted stream" in result.stderr
         assert new in result.stderr
     create_leases(app)
     before = {row.key: row for row in app.table().leases()}
-    result = call("reset", "--to", "trim_horizon", "--yes")
+    result = scene.call("reset", "--to", "trim_horizon", "--yes")
     assert result.returncode == 0
     assert f"Note: {old} was deleted and made anew as {new}: its leases stay" in result.stdout
     moved = {row.key for row in app.table().leases() if row != before[row.key]}
-    assert moved == {f"{new}:{FIRST}", f"{identifier(scene.kinesis, streams[1])}:{FIRST}"}
+    assert moved == {f"{new}:{FIRST}", f"{identifier(scene.kinesis, scene.streams[1])}:{FIRST}"}
 
 
-def test_reset_of_rows_of_both_kinds_is_refused(
-    scene: Scene, streams: list[str], call: Command
-) -> None:
-    create_leases(scene.application(stream=None, streams=streams))
+def test_reset_of_rows_of_both_kinds_is_refused(scene: Scene) -> None:
+    create_leases(scene.application(stream=None, streams=scene.streams))
     rows = scene.table.leases()
     scene.table.create(rows[0].in_stream(None))
-    result = call("reset", "--to", "latest", "--yes")
+    result = scene.call("reset", "--to", "latest", "--yes")
     assert result.returncode == 1
     assert "1 that name none, such as shardId-000000000000" in result.stderr
     assert {row.counter for row in scene.table.leases()} == {0}
 
 
-def test_a_table_of_several_streams_is_not_reset_as_one_of_a_single_stream(
-    scene: Scene, streams: list[str]
-) -> None:
-    app = scene.application(stream=None, streams=streams)
+def test_a_table_of_several_streams_is_not_reset_as_one_of_a_single_stream(scene: Scene) -> None:
+    app = scene.application(stream=None, streams=scene.streams)
     before = create_leases(app)
-    client = StreamClient(scene.application(stream=streams[0]).address())
+    client = StreamClient(scene.application(stream=scene.streams[0]).address())
     with pytest.raises(OptionError, match=r"The leases of the .* name their streams"):
         plan_resets([StreamToReset(client)], app.table(), LATEST)
     assert leases_of(app) == before

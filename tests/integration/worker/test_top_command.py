@@ -32,6 +32,7 @@ from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
 from tests.command import COMMAND, Command, place_of
 from tests.failing import Failing
+from tests.integration.worker.scene import Scene
 from tests.journal import PATIENCE, Journal
 from tests.pace import eventually
 from tests.streams import put_at
@@ -39,7 +40,6 @@ from tests.streams import put_at
 Start = Callable[[Application], Worker]
 Make = Callable[..., Application]
 
-Faults = Callable[..., None]
 FIRST, SECOND = "shardId-000000000000", "shardId-000000000001"
 LEAVES_ALTERNATE_SCREEN = "\x1b[?1049l"
 
@@ -237,17 +237,16 @@ def test_off_a_terminal_it_tells_in_a_line(
 
 
 def test_each_shard_is_asked_about_at_its_pace_and_again_after_trouble(
-    lag_streams: LagStreams, table: LeaseTable, kinesis: Any, stream: str, *, server: LocalServer,
-    faults: Faults,
-) -> None:  # fmt: skip
+    scene: Scene, lag_streams: LagStreams, table: LeaseTable
+) -> None:
     """A lag stays as it was while asking fails; a slow shard keeps no other waiting."""
-    put_at(kinesis, stream, b"x")
+    scene.put(b"x")
     leases = table.leases()
     every = 0.5
-    faults(Fault(delay_ms=30_000), operation="GetRecords", stream=stream, shard=SECOND)
+    scene.faults(Fault(delay_ms=30_000), operation="GetRecords", stream=scene.stream, shard=SECOND)
 
     def count() -> int:
-        return server.kinesis.calls.count("GetRecords", stream=stream, shard=FIRST)
+        return scene.server.kinesis.calls.count("GetRecords", stream=scene.stream, shard=FIRST)
 
     with LagWatch(lag_streams, every=every) as watch:
         watch.ask_for(leases)
@@ -263,7 +262,7 @@ def test_each_shard_is_asked_about_at_its_pace_and_again_after_trouble(
         assert SECOND not in known
 
         refused = Fault.error("InvalidArgumentException", "no reason")
-        faults(refused, operation="GetRecords", stream=stream)
+        scene.faults(refused, operation="GetRecords", stream=scene.stream)
         before = count()
         while count() < before + 3:
             assert time.monotonic() < end
@@ -275,35 +274,34 @@ def test_each_shard_is_asked_about_at_its_pace_and_again_after_trouble(
 
 
 def test_lag_leaves_calls_to_the_consumers_of_a_shard(
-    lag_streams: LagStreams, table: LeaseTable, kinesis: Any, stream: str, *, server: LocalServer,
-    faults: Faults,
-) -> None:  # fmt: skip
+    scene: Scene, lag_streams: LagStreams, table: LeaseTable
+) -> None:
     """One of a kind for each shard; again after half a second, where the service throttles."""
-    put_at(kinesis, stream, b"x")
+    scene.put(b"x")
     throttle = Fault.error("ProvisionedThroughputExceededException")
     throttled = [
-        Failing(operation, throttle, times=2, stream=stream, shard=FIRST)
+        Failing(operation, throttle, times=2, stream=scene.stream, shard=FIRST)
         for operation in ("GetRecords", "GetShardIterator")
     ]
-    faults(lambda call: throttled[0](call) or throttled[1](call))
+    scene.faults(lambda call: throttled[0](call) or throttled[1](call))
     with LagWatch(lag_streams) as watch:
         watch.ask_for(table.leases())
         found = watch.known(None)
     assert (found[FIRST].millis_behind_latest or 0) > 0
     assert found[SECOND] == Lag(0)
     for operation in ("GetShardIterator", "GetRecords"):
-        calls = server.kinesis.calls
-        assert calls.count(operation, stream=stream, shard=FIRST) == 3
-        assert calls.peak(operation, stream=stream, shard=FIRST, window_ms=1000) <= 2
-        assert calls.count(operation, stream=stream, shard=SECOND) == 1
+        calls = scene.server.kinesis.calls
+        assert calls.count(operation, stream=scene.stream, shard=FIRST) == 3
+        assert calls.peak(operation, stream=scene.stream, shard=FIRST, window_ms=1000) <= 2
+        assert calls.count(operation, stream=scene.stream, shard=SECOND) == 1
 
 
 def test_access_that_is_denied_ends_the_waiting_for_lags(
-    lag_streams: LagStreams, table: LeaseTable, kinesis: Any, stream: str, faults: Faults
+    scene: Scene, lag_streams: LagStreams, table: LeaseTable
 ) -> None:
-    put_at(kinesis, stream, b"x")
+    scene.put(b"x")
     leases = table.leases()
-    faults(Fault.error("AccessDeniedException", "not you"), stream=stream)
+    scene.faults(Fault.error("AccessDeniedException", "not you"), stream=scene.stream)
     with LagWatch(lag_streams) as watch:
         watch.ask_for(leases)
         with pytest.raises(AccessDeniedError, match="not you"):

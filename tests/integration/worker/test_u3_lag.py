@@ -111,9 +111,7 @@ def test_the_lag_of_a_call_that_hangs_is_the_age_of_its_records(
     assert shard(worker).standing_for is None
 
 
-def test_a_call_that_fails_again_and_again_stands_still(
-    scene: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_call_that_fails_again_and_again_stands_still(scene: Scene) -> None:
     options = {"standstill_warning": WARNED, "task_backoff": 0.05}
     worker = scene.start(options, on_records=fail)
     scene.put(b"bad")
@@ -124,12 +122,12 @@ def test_a_call_that_fails_again_and_again_stands_still(
     assert seen.millis_behind_latest >= 1000 * seen.standing_for
     failing = "process_records fails again and again on record"
     # The first warning may come while the first call of a busy machine has not returned yet.
-    wait_for_look(worker, lambda: any(failing in line for line in told(caplog, "has stood still")))
+    wait_for_look(
+        worker, lambda: any(failing in line for line in told(scene.caplog, "has stood still"))
+    )
 
 
-def test_one_record_of_several_at_a_time_holds_its_shard_up(
-    scene: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_record_of_several_at_a_time_holds_its_shard_up(scene: Scene) -> None:
     go_on = threading.Event()
 
     def process(record: Any) -> None:
@@ -147,35 +145,31 @@ def test_one_record_of_several_at_a_time_holds_its_shard_up(
     assert seen.standing_for is not None
     assert seen.millis_behind_latest is not None
     assert seen.millis_behind_latest >= 1000 * seen.standing_for
-    wait_for_look(worker, lambda: bool(told(caplog, "has stood still")))
-    assert "process_record has not returned from record" in told(caplog, "has stood still")[0]
+    wait_for_look(worker, lambda: bool(told(scene.caplog, "has stood still")))
+    assert "process_record has not returned from record" in told(scene.caplog, "has stood still")[0]
     go_on.set()
     wait_for_look(worker, lambda: shard(worker).millis_behind_latest == 0)
     assert shard(worker).standing_for is None
 
 
-def test_a_processor_that_does_not_begin_is_told_too(
-    scene: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_processor_that_does_not_begin_is_told_too(scene: Scene) -> None:
     gate = Gate()
     worker = scene.start({"standstill_warning": WARNED}, on_initialize=gate)
     gate.wait_for_work()
-    wait_for_look(worker, lambda: bool(told(caplog, "has stood still")))
-    assert "the task 'initialize' has not ended" in told(caplog, "has stood still")[0]
+    wait_for_look(worker, lambda: bool(told(scene.caplog, "has stood still")))
+    assert "the task 'initialize' has not ended" in told(scene.caplog, "has stood still")[0]
     gate.go_on.set()
 
 
-def test_a_shard_that_cannot_be_read_is_told_too(
-    scene: Scene, faults: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    faults(Fault("AccessDeniedException"), operation="GetRecords", shard=FIRST)
+def test_a_shard_that_cannot_be_read_is_told_too(scene: Scene) -> None:
+    scene.faults(Fault("AccessDeniedException"), operation="GetRecords", shard=FIRST)
     scene.start({"standstill_warning": WARNED, "task_backoff": 0.05})
-    pace.eventually(lambda: told(caplog, "has stood still"))
-    (line, *_) = told(caplog, "has stood still")
+    pace.eventually(lambda: told(scene.caplog, "has stood still"))
+    (line, *_) = told(scene.caplog, "has stood still")
     assert f"shard {FIRST}" in line
     assert "the task 'process' fails again and again" in line
-    faults(None)
-    pace.eventually(lambda: told(caplog, "goes on after"))
+    scene.faults(None)
+    pace.eventually(lambda: told(scene.caplog, "goes on after"))
 
 
 def test_the_doctor_names_the_shard_that_a_worker_cannot_get_on_with(

@@ -128,9 +128,7 @@ def test_only_the_bad_records_of_a_batch_are_given_up(
 
 # Pushed, an empty batch comes every five seconds only.
 @pytest.mark.parametrize("retrieval", ["polling"])
-def test_skipped_records_are_told_and_may_be_checkpointed(
-    scene: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_skipped_records_are_told_and_may_be_checkpointed(scene: Scene) -> None:
     """A skipped record at the batch's end does not come back after a restart."""
     scene.put(b"good")
     bad = scene.put(b"bad")
@@ -150,7 +148,7 @@ def test_skipped_records_are_told_and_may_be_checkpointed(
     scene.journal.wait(lambda: attempts(scene.journal)[-1:] == [[b"bad"]])
     scene.journal.wait(lambda: calls_of_first()[-2:] == ["process_records"] * 2)
     assert worker.shutdown(PATIENCE)
-    assert f"Skipped record {bad}:0 of shard {FIRST}" in caplog.text
+    assert f"Skipped record {bad}:0 of shard {FIRST}" in scene.caplog.text
     assert scene.row().checkpoint == ExtendedSequenceNumber(bad)
 
 
@@ -304,9 +302,7 @@ def test_a_lost_lease_is_no_fault_of_the_records(scene: Scene, resort: str) -> N
 # --- the other calls
 
 
-def test_a_missing_checkpoint_at_a_shards_end_is_told_and_asked_for_again(
-    scene: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_missing_checkpoint_at_a_shards_end_is_told_and_asked_for_again(scene: Scene) -> None:
     class Forgetful(Journaling):
         def shard_ended(self, checkpointer: Checkpointer) -> None:
             self.journal.write(self.shard.id, "forgotten")
@@ -322,8 +318,8 @@ def test_a_missing_checkpoint_at_a_shards_end_is_told_and_asked_for_again(
     scene.journal.wait_for_data(b"child")
     calls = scene.calls_of()
     assert calls == ["initialize", "forgotten", "forgotten", "forgotten", "shard_ended"]
-    assert f"shard_ended returned without a checkpoint on shard {FIRST}" in caplog.text
-    assert "Call checkpointer.checkpoint()" in caplog.text
+    assert f"shard_ended returned without a checkpoint on shard {FIRST}" in scene.caplog.text
+    assert "Call checkpointer.checkpoint()" in scene.caplog.text
 
 
 def clumsy(journal: Journal, where: str, error: type[BaseException]) -> Journaling:

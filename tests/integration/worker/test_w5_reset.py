@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
 
 from sparkinesis.application import Application
@@ -15,9 +13,11 @@ from sparkinesis.errors import LeaseLostError, OptionError, UnfinishedResetError
 from sparkinesis.lease.extended_sequence_number import ExtendedSequenceNumber
 from sparkinesis.lease.moving.application_reset import StreamToReset, apply_resets, plan_resets
 from sparkinesis.lease.rules.reset_plan import LeaseReset
+from sparkinesis.local import Fault
 from sparkinesis.monitor.reset_arguments import parse_target
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.worker.lifecycle.worker import Worker
+from tests.failing import Failing
 from tests.integration.worker.scene import FIRST, ONCE, SECOND, Scene
 from tests.journal import PATIENCE, Journal
 from tests.streams import put
@@ -143,14 +143,11 @@ def test_what_could_not_be_moved_is_told(scene: Scene) -> None:
     scene.application().worker()._streams.all()[0].syncer.sync()
     table = scene.table
     moves = plan(scene.application(), "latest")
-    known = moves[1].lease
-    assert known is not None
-    # DynamoDB takes no empty key.
-    refused = replace(moves[1], key="", lease=None, create=msgspec.structs.replace(known, key=""))
+    scene.faults(Failing("UpdateItem", None, then=Fault.error("ValidationException")))
     with pytest.raises(UnfinishedResetError, match="1 of 2 leases of the lease table") as error:
-        apply_resets(table, [moves[0], refused])
+        apply_resets(table, moves)
     assert error.value.written == (moves[0],)
-    assert error.value.left == (refused,)
+    assert error.value.left == (moves[1],)
 
 
 @ONCE
