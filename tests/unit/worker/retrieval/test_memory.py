@@ -238,11 +238,11 @@ FIRST = 49590338271490256608559692538361571095921575989136588898
 
 
 def plain(size: int) -> list[bytes]:
-    return [RNG.randbytes(size) for _ in range(max(100, 200_000 // size))]
+    return [RNG.randbytes(size) for _ in range(max(50, 50_000 // size))]
 
 
 def kpl(size: int) -> list[bytes]:
-    users = [(f"key-{n % 300}", None, RNG.randbytes(size)) for n in range(400_000 // size)]
+    users = [(f"key-{n % 300}", None, RNG.randbytes(size)) for n in range(100_000 // size)]
     return [blob.data for blob in aggregate(users)]
 
 
