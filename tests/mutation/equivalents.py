@@ -87,7 +87,7 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
     ): _COST,
     ("stream/kpl/envelope.py", "_shared_by_two", "len(records) // 2", "len(records) * 2"): _COST,
     ("stream/kpl/envelope.py", "_shared_by_two", "2", "3"): _COST,
-    ("stream/kpl/unpack.py", "", "1 << 20", "1 >> 20"): _COST,
+    ("stream/kpl/unpack.py", "", "2 << 20", "2 >> 20"): _COST,
     (
         "stream/kpl/unpack.py",
         "deaggregate",
@@ -100,7 +100,7 @@ EQUIVALENTS: dict[tuple[str, str, str, str], str] = {
         "len(explicit_hash_keys) > 0",
         "len(explicit_hash_keys) >= 0",
     ): _COST,
-    ("stream/kpl/unpack.py", "", "1", "2"): _COST,
+    ("stream/kpl/unpack.py", "", "2", "3"): _COST,
     ("stream/kpl/unpack.py", "", "20", "21"): _COST,
     ("stream/calls/answers/decoding.py", "", "1000", "1001"): _COST,
     ("stream/calls/retry.py", "", "32", "33"): "A wait is at its cap after fewer doublings.",

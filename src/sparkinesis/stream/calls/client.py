@@ -22,6 +22,7 @@ from sparkinesis.stream.address import StreamAddress
 from sparkinesis.stream.calls.answers.decoding import warn_if_mended
 from sparkinesis.stream.calls.answers.guards import pages, text
 from sparkinesis.stream.calls.caller import SentCall, StreamCaller, call_client
+from sparkinesis.stream.calls.operations import pays_in_cbor
 from sparkinesis.stream.calls.retry import Backoff, Retries
 from sparkinesis.stream.calls.subscription import Subscription, subscribe
 from sparkinesis.stream.page import Fetched
@@ -217,15 +218,14 @@ class StreamClient(StreamCaller):
         send_ahead = getattr(client, "send_ahead", None)
         if send_ahead is None or shard_id in self._in_cbor:
             return None
-        clock = self._retry.clock
-        sent_ms, sent_at = self.wall_clock_ms(), clock()
+        sent_ms, sent_at = self.wall_clock_ms(), self._retry.clock()
         try:
             answer = send_ahead("GetRecords", self._records_request(iterator, limit))
         except BotoCoreError:
             return None
         if answer is None:
             return None
-        return SentCall(answer, sent_ms, sent_at, clock, self.wall_clock_ms)
+        return SentCall(answer, sent_ms, sent_at, self._retry.clock, self.wall_clock_ms)
 
     def get_records(
         self,
@@ -276,7 +276,7 @@ class StreamClient(StreamCaller):
         if not fetched.page.records:
             self._in_cbor.discard(shard_id)
             return fetched
-        note = self._in_cbor.add if _pays_in_cbor(fetched) else self._in_cbor.discard
+        note = self._in_cbor.add if pays_in_cbor(fetched) else self._in_cbor.discard
         note(shard_id)
         self.count_fetched(shard_id, fetched)
         return fetched
@@ -356,15 +356,6 @@ class StreamClient(StreamCaller):
     def service_time(self, answer: Mapping[str, Any], sent_ms: int | None = None) -> int:
         """Return the service's clock (epoch ms) at an answer to a call sent at ``sent_ms``."""
         return service_time(_headers(answer), self.wall_clock_ms(), sent_ms)
-
-
-_LEAST_PAGE, _LEAST_RECORD = 64 * 1024, 10_000
-"""Bytes from which a page takes less CPU in CBOR, and from which its records do, on average
-(`benchmarks/call.py`). Without TLS, records of 10 KB take as much in both."""
-
-
-def _pays_in_cbor(fetched: Fetched) -> bool:
-    return fetched.size >= max(_LEAST_PAGE, _LEAST_RECORD * len(fetched.page.records))
 
 
 def _headers(answer: Mapping[str, Any]) -> Mapping[str, str]:

@@ -15,6 +15,7 @@ from sparkinesis.stream.calls.answers.decoding import data_size, decode_cbor_pag
 from sparkinesis.stream.calls.answers.guards import MIB, Bound
 from sparkinesis.stream.calls.direct.direct_client import Decoder, decode_answer
 from sparkinesis.stream.calls.direct.http_answer import HttpAnswer
+from sparkinesis.stream.page import Fetched
 
 _RECEIVING = ("ReceiveQueueRecords", "ReceiveDeadLetterQueueRecords")
 _ANSWERING = (
@@ -81,6 +82,16 @@ DECODERS: Mapping[str, Decoder] = {
 
 IN_CBOR: Mapping[str, Decoder] = {"GetRecords": _decode_cbor_page}
 """Of the operations that may be asked for CBOR, which pays for long answers."""
+
+
+_LEAST_PAGE, _LEAST_RECORD = 64 * 1024, 10_000
+"""Bytes from which a page takes less CPU in CBOR, and from which its records do, on average
+(`benchmarks/call.py`). Without TLS, records of 10 KB take as much in both."""
+
+
+def pays_in_cbor(fetched: Fetched) -> bool:
+    """Return True if the next page is to be asked for in CBOR, as this one shows."""
+    return fetched.size >= max(_LEAST_PAGE, _LEAST_RECORD * len(fetched.page.records))
 
 
 def take_from_parser(client: Any) -> None:
