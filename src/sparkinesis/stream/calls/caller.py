@@ -159,6 +159,8 @@ class Caller:
         """
         try:
             client = call_client(self._place)
+            if sent is not None:
+                sent.wait()  # before the attempt is measured, and its budget entered
             attempt = functools.partial(self._attempt, operation, shard_id, call, client, sent)
             if budget is not None:
                 attempt = functools.partial(_within, budget, attempt)

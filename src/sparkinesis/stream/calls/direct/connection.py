@@ -131,6 +131,7 @@ class ConnectionPool:
     def receive(self, sent: SentRequest) -> HttpAnswer:
         """Return the answer to a request. Raises what `exchange` raises."""
         connection = sent.take()
+        expect(max(0.0, sent.until - time.monotonic()))
         try:
             hurry(connection, sent.until, self._read_timeout)
         except TimeoutError as error:

@@ -25,7 +25,7 @@ from botocore.exceptions import (
 )
 from botocore.httpsession import create_urllib3_context, get_cert_path
 
-from sparkinesis.metrics.health.liveness import CONNECTING, PATIENCE, SignOfLife
+from sparkinesis.metrics.health.liveness import CONNECTING, PATIENCE, SignOfLife, expect
 from sparkinesis.stream.calls.answers.guards import Bound
 from sparkinesis.stream.calls.direct import connection
 from sparkinesis.stream.calls.direct.connection import (
@@ -562,6 +562,29 @@ def test_a_loop_tells_how_long_a_call_may_take_and_when_it_is_over(network: Netw
     sign.during(run)
     margin = 5.0
     assert seen == [CONNECTING + margin, *[BOUND.seconds + margin] * 2, PATIENCE]
+
+
+def test_after_other_calls_a_loop_tells_again_how_long_an_answer_may_take(
+    network: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    sign = SignOfLife(lambda: 0.0)
+    seen: list[float] = []
+    wire = network.wire(answer(), answer())
+
+    def run() -> None:
+        made = connections()
+        made.exchange(REQUEST, BOUND)
+        sent = made.send_ahead(REQUEST, BOUND)
+        assert sent is not None
+        expect()  # another call has ended
+        now[0] += 5.0
+        wire.before_each = lambda: seen.append(sign.due)
+        made.receive(sent)
+
+    sign.during(run)
+    assert seen == [BOUND.seconds - 5.0 + 5.0]
 
 
 ALIKE = (
