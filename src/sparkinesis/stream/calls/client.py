@@ -211,8 +211,8 @@ class StreamClient(StreamCaller):
     def send_get_records(self, shard_id: str, iterator: str, limit: int) -> SentCall | None:
         """Send the request of `get_records`, to which the answer is given as ``sent``.
 
-        One thread then asks thousands of shards, with many requests in flight, at half the CPU of a
-        thread for each. None if the request cannot be sent ahead: make the call as usual.
+        One thread then asks thousands of shards, with many requests in flight, at less CPU than by
+        many threads. None if the request cannot be sent ahead: make the call as usual.
         """
         client = call_client(self.address)
         send_ahead = getattr(client, "send_ahead", None)
