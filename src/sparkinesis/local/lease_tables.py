@@ -270,12 +270,14 @@ class LeaseTables:
         return Answer(status, [kind], msgspec.json.encode(answer))
 
     def _answer(self, operation: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        there = sorted(name for name, table in self._tables.items() if table.is_there)
         if operation == "ListTables":
-            return {"TableNames": there}
-        if operation == "DeleteTable" and request["TableName"] in there:
-            return {"TableDescription": {"TableName": self._tables.pop(request["TableName"]).name}}
-        return self._table(operation, request).answer(operation, request)
+            there = (name for name, table in self._tables.items() if table.is_there)
+            return {"TableNames": sorted(there)}
+        table = self._table(operation, request)
+        if operation == "DeleteTable" and table.is_there:
+            del self._tables[table.name]
+            return {"TableDescription": {"TableName": table.name}}
+        return table.answer(operation, request)
 
     def _table(self, operation: str, request: Mapping[str, Any]) -> LocalTable:
         if operation == "BatchExecuteStatement":

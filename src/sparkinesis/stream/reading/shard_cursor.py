@@ -79,7 +79,7 @@ class ShardCursor:
     def send_ahead(self, limit: int) -> bool:
         """Send the request of the next `fetch`, with this limit, now; False if that cannot be.
 
-        Until then the cursor `waits`, or is told to `forget_sent`.
+        Before that, the answer may be awaited by `receive`, or given up by `forget_sent`.
         """
         if self._iterator is not None:
             self._sent = self._client.send_get_records(self.shard_id, self._iterator, limit)

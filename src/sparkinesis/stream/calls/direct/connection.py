@@ -25,6 +25,7 @@ from botocore.exceptions import (
 from sparkinesis.metrics.health.liveness import CONNECTING, expect
 from sparkinesis.stream.calls.answers.guards import AnswerTooLongError, Bound, hurry
 from sparkinesis.stream.calls.direct.http_answer import (
+    Head,
     HttpAnswer,
     StreamedBody,
     content_length,
@@ -58,6 +59,37 @@ class SentRequest:
         connection, self._connection = self._connection, None
         assert connection is not None
         return connection
+
+
+class _ClosedByErrors:
+    """Closes a connection whose call fails; errors of the system and of HTTP become botocore's."""
+
+    __slots__ = ("_connection", "_url")
+
+    def __init__(self, connection: socket.socket, url: str) -> None:
+        self._connection, self._url = connection, url
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None:
+            return
+        self._connection.close()
+        if isinstance(error, _BROKEN):
+            raise _as_botocores(error, self._url) from error
+
+
+def _as_botocores(error: Exception, url: str) -> Exception:
+    kind: Any = ConnectionClosedError
+    if isinstance(error, AnswerTooLongError):
+        kind = HTTPClientError
+    elif isinstance(error, TimeoutError):
+        kind = ReadTimeoutError
+    elif _is_of_tls(error):
+        kind = SSLError
+    botocores: Exception = kind(endpoint_url=url, error=error)
+    return botocores
 
 
 # A kept connection must never give a call the bytes of another call's answer. Nothing in an answer
@@ -113,8 +145,10 @@ class ConnectionPool:
         """
         until = time.monotonic() + bound.seconds
         connection = self._idle_connection() or self._connect()
-        self._put(connection, request, bound, until)
-        return self._received(connection, until, bound.size)
+        with _ClosedByErrors(connection, self.url):
+            self._put(connection, request, bound, until)
+            head, body, may_be_kept = self._read(connection, until, bound.size)
+        return self._done(connection, head, body, may_be_kept=may_be_kept)
 
     def send_ahead(self, request: bytes, bound: Bound) -> SentRequest | None:
         """Send a request over a kept connection; `receive` then waits for the answer only.
@@ -125,33 +159,32 @@ class ConnectionPool:
         if connection is None:
             return None
         until = time.monotonic() + bound.seconds
-        self._put(connection, request, bound, until)
+        with _ClosedByErrors(connection, self.url):
+            self._put(connection, request, bound, until)
         return SentRequest(connection, until, bound.size)
 
     def receive(self, sent: SentRequest) -> HttpAnswer:
         """Return the answer to a request. Raises what `exchange` raises."""
         connection = sent.take()
         expect(max(0.0, sent.until - time.monotonic()))
-        try:
+        with _ClosedByErrors(connection, self.url):
             hurry(connection, sent.until, self._read_timeout)
-        except TimeoutError as error:
-            connection.close()
-            raise self._as_botocores(error) from error
-        return self._received(connection, sent.until, sent.most)
+            head, body, may_be_kept = self._read(connection, sent.until, sent.most)
+        return self._done(connection, head, body, may_be_kept=may_be_kept)
 
-    def _received(self, connection: socket.socket, until: float, most: int) -> HttpAnswer:
+    def _read(
+        self, connection: socket.socket, until: float, most: int
+    ) -> tuple[Head, bytes | bytearray, bool]:
+        """Return an answer's head and body, and whether its connection may be kept."""
         timeout = self._read_timeout
-        try:
-            head, start = read_head(connection, until, timeout)
-            body, may_be_kept = read_body(
-                self.url, connection, head, start, most=most, until=until, timeout=timeout
-            )
-        except _BROKEN as error:
-            connection.close()
-            raise self._as_botocores(error) from error
-        except BaseException:
-            connection.close()
-            raise
+        head, start = read_head(connection, until, timeout)
+        return head, *read_body(
+            self.url, connection, head, start, most=most, until=until, timeout=timeout
+        )
+
+    def _done(
+        self, connection: socket.socket, head: Head, body: bytes | bytearray, *, may_be_kept: bool
+    ) -> HttpAnswer:
         expect()
         if may_be_kept and len(self._idle) < self._most_idle:
             self._idle.append(connection)
@@ -167,7 +200,7 @@ class ConnectionPool:
         """
         until = time.monotonic() + bound.seconds
         connection = self._idle_connection() or self._connect()
-        try:
+        with _ClosedByErrors(connection, self.url):
             self._send(connection, request, until)
             (status, headers, _), start = read_head(connection, until, self._read_timeout)
             content_length(headers.get("content-length", "0"))
@@ -177,12 +210,6 @@ class ConnectionPool:
                 return HttpAnswer(status, headers, b"", stream)
             with contextlib.closing(stream):
                 body = stream.whole(bound.size, until)
-        except _BROKEN as error:
-            connection.close()
-            raise self._as_botocores(error) from error
-        except BaseException:
-            connection.close()
-            raise
         return HttpAnswer(status, headers, body)
 
     def close(self) -> None:
@@ -190,17 +217,6 @@ class ConnectionPool:
         while self._idle:
             with contextlib.suppress(IndexError):
                 self._idle.pop().close()
-
-    def _as_botocores(self, error: Exception) -> Exception:
-        kind: Any = ConnectionClosedError
-        if isinstance(error, AnswerTooLongError):
-            kind = HTTPClientError
-        elif isinstance(error, TimeoutError):
-            kind = ReadTimeoutError
-        elif _is_of_tls(error):
-            kind = SSLError
-        botocores: Exception = kind(endpoint_url=self.url, error=error)
-        return botocores
 
     def _idle_connection(self) -> socket.socket | None:
         """Return the connection that was used last, if nothing has arrived over it since."""
@@ -243,14 +259,7 @@ class ConnectionPool:
     def _put(self, connection: socket.socket, request: bytes, bound: Bound, until: float) -> None:
         # No sooner: over a slow line a long answer takes long, and nobody stands still.
         expect(bound.seconds)
-        try:
-            self._send(connection, request, until)
-        except _BROKEN as error:
-            connection.close()
-            raise self._as_botocores(error) from error
-        except BaseException:
-            connection.close()
-            raise
+        self._send(connection, request, until)
 
     def _send(self, connection: socket.socket, request: bytes, until: float) -> None:
         hurry(connection, until, self._read_timeout)
