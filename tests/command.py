@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
+import logging
 import os
 import pty
 import subprocess
@@ -48,7 +50,7 @@ def place_of(server: LocalServer) -> list[str]:
 
 def call(*arguments: str) -> Result:
     """Run a command in this process, without a terminal: a Python that starts takes a second."""
-    with CliRunner().isolation() as (out, error, _):
+    with _logging_restored(), CliRunner().isolation() as (out, error, _):
         code = None
         try:
             group().main(args=arguments, prog_name="sparkinesis")
@@ -57,6 +59,24 @@ def call(*arguments: str) -> Result:
         told = [each.getvalue().decode().replace("\r\n", "\n") for each in (out, error)]
     assert code is None or isinstance(code, int), code
     return Result(arguments, code or 0, *told)
+
+
+@contextlib.contextmanager
+def _logging_restored() -> Iterator[None]:
+    """Restore the root logger's handlers and all levels: a command sets up its process's log."""
+    root = logging.getLogger()
+    handlers, levels = list(root.handlers), {each: each.level for each in _loggers()}
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        for each in _loggers():
+            each.setLevel(levels.get(each, logging.NOTSET))
+
+
+def _loggers() -> list[logging.Logger]:
+    known = logging.root.manager.loggerDict.values()
+    return [logging.root, *(each for each in known if isinstance(each, logging.Logger))]
 
 
 def run(*arguments: str) -> Result:

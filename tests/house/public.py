@@ -151,7 +151,8 @@ def _first(names: Iterable[str]) -> Any:
 def everything() -> list[str]:
     """Return the lines of the checkout that this process imports."""
     lines = [*options_of_source(), *commands(), *metrics()]
-    for page in PAGES:
+    # An older checkout does not have each of them.
+    for page in filter(importlib.util.find_spec, PAGES):
         lines += names_of_page(importlib.import_module(page))
     return sorted({*lines})
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -24,6 +25,8 @@ Item: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 KEY = "leaseKey"
 _OWNER = "leaseOwner"
+_PAGE = 4_000
+"""The most rows of an answer: of leases, about the 1 MB that an answer of DynamoDB has at most."""
 _REFUSED = "The conditional request failed"
 
 
@@ -83,14 +86,14 @@ class LocalTable:
         if operation == "Query":
             if request["IndexName"] not in self.indexes:
                 raise TableError("ValidationException", "The table does not have the index")
-            return {"Items": self.owned(request["ExpressionAttributeValues"][":owner"]["S"])}
+            return _page(self.owned(request["ExpressionAttributeValues"][":owner"]["S"]), request)
         if operation == "BatchGetItem":
             wanted = [key[KEY]["S"] for key in request["RequestItems"][self.name]["Keys"]]
             rows = {row[KEY]["S"]: row for row in self.scan(consistent=False)}
             found = [rows[key] for key in wanted if key in rows]
             return {"Responses": {self.name: found}, "UnprocessedKeys": {}}
         if operation == "Scan":
-            return {"Items": self.scan(consistent=request.get("ConsistentRead", False))}
+            return _page(self.scan(consistent=request.get("ConsistentRead", False)), request)
         if operation == "GetItem":
             row = self.rows.get(request["Key"][KEY]["S"])
             return {} if row is None else {"Item": row}
@@ -152,6 +155,16 @@ class LocalTable:
             return {"Error": error, "TableName": self.name}
         self.put(key, new)
         return {"TableName": self.name}
+
+
+def _page(rows: Sequence[Item], request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer that has rows, in the order of their keys, behind a request's start."""
+    start = request.get("ExclusiveStartKey")
+    if start is not None:
+        rows = rows[bisect_right(rows, start[KEY]["S"], key=lambda row: row[KEY]["S"]) :]
+    if len(rows) <= _PAGE:
+        return {"Items": rows}
+    return {"Items": rows[:_PAGE], "LastEvaluatedKey": {KEY: rows[_PAGE - 1][KEY]}}
 
 
 _Test: TypeAlias = Callable[[Item, Mapping[str, Any]], bool]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -132,3 +133,18 @@ def test_answers_of_all_sizes_come_whole_and_in_order(server: LocalServer) -> No
             assert [len(record["Data"]) for record in records] == (
                 [1_200_000] * 9 if iterator is large else []
             )
+
+
+def test_requests_are_not_logged(server: LocalServer, caplog: pytest.LogCaptureFixture) -> None:
+    """Not even within pytest 9.2, which adds its handler to the logger that uvicorn silences."""
+    silenced = logging.getLogger("uvicorn.access")
+    silenced.addHandler(caplog.handler)
+    caplog.set_level(logging.INFO)
+    try:
+        server.kinesis.call("CreateStream", StreamName="s", ShardCount=1)
+        with connected(server.endpoint_url) as sock:
+            sock.sendall(head("PutRecord", put("AAAA")) + put("AAAA"))
+            assert answer(sock)[0] == 200
+    finally:
+        silenced.removeHandler(caplog.handler)
+    assert caplog.messages == []

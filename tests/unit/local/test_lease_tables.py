@@ -103,6 +103,29 @@ def test_a_table_that_is_deleted_is_not_there_until_it_is_made_again() -> None:
     assert tables.rows("app") == []
 
 
+def test_an_answer_has_as_many_rows_as_one_of_dynamodb_and_says_where_to_go_on() -> None:
+    """A client refuses an answer without an end, however many leases a table has."""
+    tables, named = owned(), {"TableName": "app", "IndexName": "by-owner"}
+    index = {"GlobalSecondaryIndexUpdates": [{"Create": {"IndexName": "by-owner"}}]}
+    assert call(tables, "UpdateTable", {**named, **index})[0] == 200
+    keys = [f"shardId-{number:012}" for number in range(9_000)]
+    for key in keys:
+        item = {"leaseKey": {"S": key}, "leaseOwner": {"S": "b"}}
+        assert call(tables, "PutItem", {**named, "Item": item})[0] == 200
+    wanted = {**named, "ExpressionAttributeValues": {":owner": {"S": "b"}}}
+    for operation, first in (("Scan", ["one"]), ("Query", [])):
+        found: list[str] = []
+        pages, more = 0, dict[str, Any]()
+        while pages == 0 or more:
+            status, answer = call(tables, operation, {**wanted, **more})
+            assert (status, len(answer["Items"]) <= 4_000) == (200, True)
+            found += [row["leaseKey"]["S"] for row in answer["Items"]]
+            last = answer.get("LastEvaluatedKey")
+            more = {"ExclusiveStartKey": last} if last else {}
+            pages += 1
+        assert (found, pages) == (sorted([*first, *keys]), 3)
+
+
 def test_what_workers_do_not_call_is_not_served() -> None:
     tables = owned()
     assert call(tables, "UpdateTimeToLive", {"TableName": "app"}) == (501, None)
