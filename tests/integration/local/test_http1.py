@@ -136,7 +136,7 @@ def test_answers_of_all_sizes_come_whole_and_in_order(server: LocalServer) -> No
 
 
 def test_requests_are_not_logged(server: LocalServer, caplog: pytest.LogCaptureFixture) -> None:
-    """Not even within pytest 9.2, which adds its handler to the logger that uvicorn silences."""
+    """Not even within pytest 9.1, which adds its handler to the logger that uvicorn silences."""
     silenced = logging.getLogger("uvicorn.access")
     silenced.addHandler(caplog.handler)
     caplog.set_level(logging.INFO)

@@ -36,7 +36,7 @@ class Http1(HttpToolsProtocol):  # type: ignore[misc]
 
     def __init__(self, config: Config, state: ServerState) -> None:
         super().__init__(config=config, server_state=state, app_state={})
-        # `Config(access_log=False)` takes the logger's handlers, and pytest 9.2 adds one to it.
+        # `Config(access_log=False)` takes the logger's handlers, and pytest 9.1 adds one to it.
         self.access_log = False
         self.parser = _Parser(self.parser, self._head_without_offer)
         self._timer: asyncio.TimerHandle | None = None
