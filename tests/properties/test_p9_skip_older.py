@@ -137,6 +137,26 @@ def test_p9_the_jump_is_in_the_checkpoint_before_anything_is_read(
     assert sorted(int(row["data"]) for row in running.read(*planned).rows) == list(range(5, 10))
 
 
+def test_p9_nothing_is_skipped_where_arrival_times_are_out_of_order(world: World) -> None:
+    """A shard's records from the bound on begin with one that was read: it would come again."""
+    start = world.clock()
+    world.kinesis.create_stream(StreamName="one", ShardCount=1)
+
+    def put_at_minute(minute: int, data: bytes) -> None:
+        world.clock._now = start + minute * MINUTE
+        put(world.kinesis, "one", [data])
+
+    put_at_minute(5, b"0")
+    put_at_minute(0, b"1")
+    running = world.query(streamName="one", skipOlderThan="2 minutes")
+    world.clock.advance(5 * MINUTE + SECOND)
+    assert numbers(running) == [0, 1]
+    put_at_minute(1, b"2")
+    world.clock.advance(4 * MINUTE + 2 * SECOND)
+    running.restart()
+    assert numbers(running) == [2]
+
+
 def test_p9_children_of_a_shard_that_closed_behind_its_last_row_begin_at_the_bound(
     world: World, history: History
 ) -> None:

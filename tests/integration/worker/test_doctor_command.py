@@ -24,7 +24,7 @@ from tests.command import Result, call, objects, place_of, run
 from tests.integration.worker.conftest import AT_ONCE
 from tests.integration.worker.scene import Scene
 from tests.kcl import create_table, put_lease
-from tests.streams import arn_of, put, put_at, records_of
+from tests.streams import arn_of, put, put_at, records_of, split
 
 SHARD = "shardId-000000000000"
 
@@ -127,6 +127,17 @@ def test_several_streams_are_examined_each_and_their_account_once(
         assert len(report.of(f"stream {stream}", "ok")) == 3
     for check in ("limits", "Kinesis", "DynamoDB", "clock"):
         assert len(report.of(check, "ok")) == 1
+
+
+def test_each_stream_is_compared_with_its_own_leases(scene: Scene, server: LocalServer) -> None:
+    """Streams have shards of the same ids."""
+    one, other = scene.streams[:2]
+    split(scene.kinesis, other)
+    app = scene.application(stream=None, streams=[one, other], initial_position="latest")
+    app.worker()._streams.begin(lambda _: False)
+    assert [lease.shard_id[-1] for lease in app.table().leases()] == ["0", "1", "2"]
+    report = examine(server.endpoint_url, scene.stream, "--stream", other, stream=one)
+    assert report.problems() == {}
 
 
 def test_the_wrong_region_is_told(doctor: Doctor, stream: str) -> None:

@@ -48,3 +48,16 @@ def test_a_lease_that_is_no_longer_wanted_is_not_read() -> None:
     watch.ask_for([])
     assert watch._turns.pause(100.0) is None
     assert watch.known() == {}
+
+
+def test_the_last_lag_is_kept_for_half_a_minute_while_it_cannot_be_read() -> None:
+    now = [100.0]
+    client = StreamClient(StreamAddress("s", None, "us-east-1"))
+    streams = cast(LagStreams, SimpleNamespace(of=lambda _: client))
+    watch = LagWatch(streams, clock=lambda: now[0])
+    watch.ask_for([Lease("s-0", "s-0", ExtendedSequenceNumber("5"))])
+    read, failed = Lag(7), Lag(why="the calls are throttled")
+    for at, lag, known in ((100.0, read, read), (129.9, failed, read), (130.0, failed, failed)):
+        now[0] = at
+        watch._learn("s-0", lag, at)
+        assert watch.known() == {"s-0": known}
