@@ -61,11 +61,7 @@ _MORE = (
     "tests/integration/cli/test_init.py::test_its_steps",
     "tests/integration/cli/test_init.py::test_its_test_passes",
     "tests/integration/cli/test_runbooks.py",
-    "tests/integration/cli/test_tail_and_put.py::test_a_line_that_is_too_large",
-    "tests/integration/cli/test_tail_and_put.py::test_a_pipe_has_the_data",
-    "tests/integration/cli/test_tail_and_put.py::test_lines_move",
-    "tests/integration/cli/test_tail_and_put.py::test_put_takes_its_keys",
-    "tests/integration/cli/test_tail_and_put.py::test_refused_records_are_put_again",
+    "tests/integration/cli/test_tail_and_put.py",
     "tests/integration/compat/test_kclpy_sample.py",
     "tests/integration/examples/test_active_users.py::test_old_heartbeats",
     "tests/integration/lease/test_partial_scans.py::test_a_crash_of_the_leader",
@@ -82,10 +78,13 @@ _MORE = (
     "tests/integration/queue/test_processes.py::test_sigterm_repeats_nothing[two programs]",
     "tests/integration/queue/test_start.py",
     "tests/integration/stream/direct/test_usual.py::test_each_request_is_botocores[dynamodb",
+    "tests/integration/stream/direct/test_usual.py::test_each_request_is_botocores[kinesis-None",
     "tests/integration/stream/test_following.py::test_an_idle_shard_is_asked_once_a_second",
     "tests/integration/stream/test_following.py::test_what_comes_later_is_not_there_now",
+    "tests/integration/testing/test_documented.py::test_the_documented",
     "tests/integration/worker/test_archive_example.py",
     "tests/integration/worker/test_deleted_table.py",
+    "tests/integration/worker/test_doctor_command.py::test_a_subscription_that_is_refused",
     "tests/integration/worker/test_exactly_once.py::test_kills",
     "tests/integration/worker/test_exactly_once.py::test_postgres",
     "tests/integration/worker/test_expired.py::test_a_quiet_shard_that_somebody_reads",
@@ -144,6 +143,7 @@ _MORE = (
     "tests/spark/test_run_command.py",
     "tests/spark/test_settings.py",
     "tests/spark/test_sql.py::test_no_write",
+    "tests/spark/test_sql.py::test_options_of",
     "tests/spark/test_sql.py::test_the_page",
     "tests/spark/test_testing_kit.py::test_a_windowed_count",
     "tests/spark/test_union.py",
@@ -180,10 +180,12 @@ at a larger scale, in a further way, or on a further host."""
 _LEFT_OUT = pytest.StashKey[Counter[str]]()
 _MOST_SPARKS = 4
 """For memory: each process that runs the tests of Spark has a JVM or several."""
-_WAITING_PROCESSES = 5
+_WAITING_PROCESSES = 8
 """Processes beyond the cores: most tests without Spark wait for something most of their time.
 
 Each of them collects all tests, which costs five seconds of a core."""
+_GIBS_OF_A_PROCESS = 2
+"""The memory that a machine has for each of these processes: half of it is Spark's and others'."""
 
 
 @functools.cache
@@ -301,7 +303,8 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return the number of processes: those for Spark, and those that mostly wait."""
-    return _sparks() + _WAITING_PROCESSES
+    gibs = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 30
+    return _sparks() + max(1, min(_WAITING_PROCESSES, gibs // _GIBS_OF_A_PROCESS))
 
 
 def _sparks() -> int:
