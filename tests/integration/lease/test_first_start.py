@@ -31,7 +31,6 @@ from tests.integration.lease.conftest import (
     Stream,
     make_stream,
     syncer_of,
-    table_of,
 )
 from tests.integration.lease.conftest import (
     lease as table_row,
@@ -50,10 +49,14 @@ def stream(server: LocalServer) -> Stream:
 def syncer(
     server: LocalServer, table: LeaseTable, stream: Stream, told: list[Event]
 ) -> Callable[[], ShardSyncer]:
-    """Makes the syncer of a worker that starts at the latest record."""
+    """Makes the syncer of a worker that starts at the latest record, and retries without a pause.
+
+    It does not give up after a few: one of many threads may be refused again and again.
+    """
+    retry = Backoff(sleep=lambda _: None)
     return lambda: syncer_of(
         stream.client,
-        table_of(server, table.name),
+        LeaseTable(table.name, "us-east-1", server.endpoint_url, retry=retry),
         ManualTime(),
         initial=LATEST,
         publish=told.append,
