@@ -76,6 +76,8 @@ def measure(endpoint: str, shards: int) -> Result:
         seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
     finally:
         StreamClient.call = original  # type: ignore[method-assign]
+        if planner._ahead is not None:
+            planner._ahead.wait()  # or its probes ask a server that has ended, for five minutes
     made = calls["GetRecords"], calls["GetShardIterator"]
     per_shard = " and ".join(f"{count / BATCHES / shards:.1f}" for count in made)
     return Result(
