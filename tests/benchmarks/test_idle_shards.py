@@ -90,7 +90,7 @@ def test_a_worker_is_measured(
     assert found["refused calls"] == 0
     assert found["threads"] >= 3
     assert found["threads at the start, most"] >= 3
-    assert 20 < found["PSS"] <= found["RSS"] < 1000
+    assert 5 < found["PSS"] <= found["RSS"] < 1000, "PSS counts a page that ten share as a tenth"
     assert 0 < found["CPU"] < 4
     assert found["put to process_records, median"] > 0
     assert ("GetRecords a second and shard, least" in found) == (retrieval == "polling")
