@@ -45,6 +45,10 @@ def mode() -> str:
     return "polling"
 
 
+def numbered(first: int, count: int) -> list[bytes]:
+    return [b"%06d" % n for n in range(first, first + count)]
+
+
 def register(kinesis: Any, stream: str) -> None:
     """Before a query does, which would look a second later whether the consumer is ACTIVE."""
     name = MODES["efo"]["consumerName"]

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from tests.properties.conftest import World
+from tests.properties.conftest import World, numbered
 from tests.streams import merge_neighbours, put, split
-
-
-def numbered(first: int, count: int) -> list[bytes]:
-    return [b"%06d" % n for n in range(first, first + count)]
 
 
 def test_what_comes_while_it_reads_is_left_to_the_next_query(world: World) -> None:

@@ -8,14 +8,10 @@ import pytest
 
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.engine import MODES
-from tests.properties.conftest import World
+from tests.properties.conftest import World, numbered
 from tests.streams import merge_neighbours, put, split
 
 pytestmark = pytest.mark.parametrize("mode", MODES)
-
-
-def numbered(first: int, count: int) -> list[bytes]:
-    return [b"%06d" % n for n in range(first, first + count)]
 
 
 def test_p1_every_batch_of_a_history_reads_again_as_it_was(world: World) -> None:

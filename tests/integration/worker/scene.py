@@ -150,6 +150,17 @@ class Gate:
         assert self.at_work.wait(PATIENCE)
 
 
+def create_leases(application: Application) -> dict[str, Lease]:
+    """Create the leases that a worker creates at its start; return them by stream and shard."""
+    application.worker()._streams.begin(lambda _: False)
+    return leases_of(application)
+
+
+def leases_of(application: Application) -> dict[str, Lease]:
+    rows = application.table().leases()
+    return {f"{row.stream.name}/{row.shard_id}" if row.stream else row.key: row for row in rows}
+
+
 def crash(worker: Worker) -> None:
     """What is left of a worker that dies: nothing is released, nobody is told."""
     for held in worker._coordinator.held().values():

@@ -19,7 +19,7 @@ from sparkinesis.stream.address import StreamIdentifier
 from sparkinesis.stream.kpl.pack import aggregate
 from tests.command import Command, Result, failure, objects
 from tests.integration.worker.conftest import FAILOVER_TIME
-from tests.integration.worker.scene import Scene
+from tests.integration.worker.scene import Scene, create_leases
 from tests.journal import Journal
 from tests.kcl import rows_of
 from tests.streams import identifier, make_anew, split
@@ -52,7 +52,7 @@ def without_kind(item: dict[str, Any]) -> dict[str, Any]:
 def table(application: Make, kinesis: Any, stream: str) -> LeaseTable:
     """The leases of a split shard, with all that a row may hold."""
     split(kinesis, stream)
-    application(initial_position="latest").worker()._streams.begin(lambda _: False)
+    create_leases(application(initial_position="latest"))
     table = application().table()
     first, *others = table.leases()
     held = table.write(requests.take(first, "gone"))
@@ -301,12 +301,12 @@ def test_a_stream_that_is_missing_or_not_named_is_told(
 
 def test_leases_of_a_deleted_stream_are_refused(scene: Scene, convert: Command) -> None:
     several = scene.application(stream=None, streams=[scene.stream])
-    several.worker()._streams.begin(lambda _: False)
+    create_leases(several)
     old, new = make_anew(scene.kinesis, scene.stream)
     before = rows_of(scene.dynamodb, scene.stream)
     assert f"The leases of {old} are those of a deleted stream" in failure(convert("single"))
     assert rows_of(scene.dynamodb, scene.stream) == before
-    several.worker()._streams.begin(lambda _: False)
+    create_leases(several)
     assert "has leases of 2 streams: " in failure(convert("single"))
     assert "deleted stream" in failure(convert("single", "--stream", old))
     assert convert("single", "--stream", new).returncode == 0

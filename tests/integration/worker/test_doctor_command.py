@@ -22,7 +22,7 @@ from sparkinesis.stream.shard import MAX_HASH_KEY
 from tests.answering import answering
 from tests.command import Result, call, objects, place_of, run
 from tests.integration.worker.conftest import AT_ONCE
-from tests.integration.worker.scene import Scene
+from tests.integration.worker.scene import Scene, create_leases
 from tests.kcl import create_table, put_lease
 from tests.streams import arn_of, put, put_at, records_of, split
 
@@ -134,8 +134,7 @@ def test_each_stream_is_compared_with_its_own_leases(scene: Scene, server: Local
     one, other = scene.streams[:2]
     split(scene.kinesis, other)
     app = scene.application(stream=None, streams=[one, other], initial_position="latest")
-    app.worker()._streams.begin(lambda _: False)
-    assert [lease.shard_id[-1] for lease in app.table().leases()] == ["0", "1", "2"]
+    assert [lease.shard_id[-1] for lease in create_leases(app).values()] == ["0", "1", "2"]
     report = examine(server.endpoint_url, scene.stream, "--stream", other, stream=one)
     assert report.problems() == {}
 

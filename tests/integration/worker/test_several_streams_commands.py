@@ -7,10 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkinesis.application import Application
 from sparkinesis.errors import OptionError
 from sparkinesis.lease.extended_sequence_number import TRIM_HORIZON
-from sparkinesis.lease.lease import Lease
 from sparkinesis.lease.moving.application_reset import StreamToReset, plan_resets
 from sparkinesis.local.faults import Fault
 from sparkinesis.monitor.lags import Lag, LagStreams, lag_client
@@ -19,24 +17,13 @@ from sparkinesis.stream.address import StreamIdentifier, address_of
 from sparkinesis.stream.calls.client import StreamClient
 from sparkinesis.stream.position import LATEST
 from tests.command import Command, objects
-from tests.integration.worker.scene import FIRST, Scene
+from tests.integration.worker.scene import FIRST, Scene, create_leases, leases_of
 from tests.journal import PATIENCE
 from tests.pace import eventually
 from tests.streams import arn_of, create_anew, identifier, make_anew, put, split
 
 Faults = Callable[..., None]
 DENIED = Fault.error("AccessDeniedException", "not you")
-
-
-def create_leases(application: Application) -> dict[str, Lease]:
-    """Create the leases that a worker creates at its start; return them by stream and shard."""
-    application.worker()._streams.begin(lambda _: False)
-    return leases_of(application)
-
-
-def leases_of(application: Application) -> dict[str, Lease]:
-    rows = application.table().leases()
-    return {f"{row.stream.name}/{row.shard_id}" if row.stream else row.key: row for row in rows}
 
 
 def test_each_stream_has_its_own_lags_though_the_shards_have_the_same_ids(scene: Scene) -> None:
@@ -85,7 +72,7 @@ def test_some_of_the_streams(scene: Scene, streams: list[str], call: Command) ->
 
 
 def test_several_names_for_a_table_of_one_stream_are_an_error(scene: Scene, call: Command) -> None:
-    scene.application().worker()._streams.begin(lambda _: False)
+    create_leases(scene.application())
     for given, why in (
         (["--stream", "a", "--stream", "b"], "those of one stream, and --stream names several"),
         (["--stream", "1:a:2"], "The leases name no stream, so 1:a:2"),

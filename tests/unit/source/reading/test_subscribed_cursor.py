@@ -6,7 +6,6 @@ from sparkinesis.local import LocalServer
 from sparkinesis.local.faults import Fault
 from sparkinesis.source.reading.subscribed_cursor import (
     AFTER_LOSS,
-    AFTER_REFUSAL,
     RangeSubscription,
     SubscribeLimiter,
 )
@@ -31,17 +30,6 @@ def test_one_of_several_tasks_asks_and_the_next_after_five_seconds() -> None:
     assert not any(task.try_acquire() for task in tasks)
     clock.now += 0.1
     assert [task.try_acquire() for task in tasks] == [True, False, False]
-
-
-def test_a_refusal_is_asked_about_again_after_a_second() -> None:
-    clock, slot = Time(), LocalBudgetState()
-    limiter = SubscribeLimiter(slot, clock)
-    assert limiter.try_acquire()
-    limiter.delay_next(AFTER_REFUSAL)
-    clock.now += 0.9
-    assert not limiter.try_acquire()
-    clock.now += 0.1
-    assert limiter.try_acquire()
 
 
 def test_an_instant_that_nobody_of_this_boot_wrote_says_nothing() -> None:
